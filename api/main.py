@@ -38,6 +38,8 @@ from zabka.journal.writer import JournalWriter
 
 LOOPBACK = "127.0.0.1"
 ANYWHERE = ("", "0.0.0.0", "::")
+STREAMS_END_S = 2
+"""Maximum time for open event streams to end when the API ends."""
 
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
@@ -117,7 +119,7 @@ def main(config: Path, player: Sequence[str]) -> int:
             port=settings.port,
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=STREAMS_END_S,
             server_header=False,
             http=BoundedConnection,
             ws="none",

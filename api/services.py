@@ -99,6 +99,15 @@ class Services:
         log.error("a task ended and is begun again", task=task, reason=reason, traceback=trace)
         self.emit(TaskFailed(task, reason))
 
+    async def _end_children(self) -> None:
+        """End jobs, forecasts and workloads at the same time: the host agent soon kills the API."""
+        ended = await asyncio.gather(
+            self.jobs.close(), self.forecasts.close(), self.workloads.close(), return_exceptions=True
+        )
+        for failure in ended:
+            if isinstance(failure, BaseException):
+                log.error("a part of the API did not close", exc_info=failure)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the background tasks of the services until the block ends."""
@@ -114,9 +123,7 @@ class Services:
             yield
         finally:
             self.stopping.set()
-            await self.jobs.close()
-            await self.forecasts.close()
-            await self.workloads.close()
+            await self._end_children()
             await self.admin.close()
             await self.ensemble.close()
             for task in tasks:

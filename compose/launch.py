@@ -12,6 +12,8 @@ from pathlib import Path
 
 PARENT = "ZABKA_PARENT"
 """Environment variable with the pid of the process with which a child ends (`die_with_parent`)."""
+END_S = 40
+"""Time after SIGTERM at which a job ends at the latest. It is longer than the API waits for a stopped job."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,6 +42,17 @@ def die_with_parent(number: signal.Signals) -> None:
     if os.getppid() != int(parent):
         # The parent exited before prctl was called, so the kernel will not send the signal.
         os.kill(os.getpid(), number)
+
+
+def end_soon() -> None:
+    """Make the kernel end this process after END_S seconds, even if it is inside a call to Java then.
+
+    A second call does not extend the time. The JVM of a Spark driver ends when its driver has ended.
+    """
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    if not left_s:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(END_S)
 
 
 def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subprocess.Popen[bytes]:

@@ -32,8 +32,8 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
 async def post_what_if(requested: NewWhatIf, service: Service, response: Response) -> WhatIf:
     """Read the live state, and run futures of it in a simulated world in which the node dies.
 
-    The cluster itself is not changed. The answer at `Location` grows with each future, and is complete after `budget_s`
-    seconds.
+    The cluster itself is not changed. The answer at `Location` grows with each future. No future begins after
+    `budget_s` seconds, and the answer is complete when the last one has ended, at most 10 s later.
     """
     fresh = await service.ensemble.read()
     cluster = service.views.cluster(fresh, service.workloads.all(), await fault_views(service))

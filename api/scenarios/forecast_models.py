@@ -24,7 +24,7 @@ class NewWhatIf(Body):
         pattern=r"^(broker|peer)-(0|[1-9][0-9]{0,9})$", description="The node that dies, such as broker-2"
     )
     acks: Literal["all", "1"] = Field("all", description="With which acks the producers of the futures write")
-    budget_s: float = Field(BUDGET_S, ge=2, le=BUDGET_S_MAX, description="Seconds in which futures are run")
+    budget_s: float = Field(BUDGET_S, ge=2, le=BUDGET_S_MAX, description="Seconds in which futures begin")
 
 
 class FutureShare(BaseModel):

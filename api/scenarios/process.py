@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,12 +20,24 @@ PUT_RIGHT_S = 40.0
 STOP_S = 2.0
 """Maximum time for the scenario process to end when the API ends. It is short, because the API must end soon."""
 _HELD, _VIOLATED = 0, 1
+_OPTIONS = "ZABKA_"
+"""Prefix of the environment variables that are defaults of the options of `zabka`."""
 
 log = structlog.get_logger()
 
 
 class PlayerFailed(Exception):
     """The scenario process returned no result. The message is the reason, in one line."""
+
+
+def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of a child process that runs `zabka` and ends with this process.
+
+    It has none of the ZABKA_ variables with which the cluster was started: they would set options of the child's
+    command.
+    """
+    kept = {name: value for name, value in environment.items() if not name.startswith(_OPTIONS)}
+    return {**kept, "ZABKA_PARENT": str(os.getpid())}
 
 
 class ScenarioProcess:
@@ -96,7 +108,7 @@ class ScenarioProcess:
                 *self._argv, *arguments,
                 stdin=asyncio.subprocess.PIPE if takes_input else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "ZABKA_PARENT": str(os.getpid())},
+                env=child_environment(),
             )
         )  # fmt: skip
         try:

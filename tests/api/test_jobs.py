@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -13,6 +14,9 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server
+from zabka.api.analytics.jobs import CLOSE_S
+from zabka.api.main import STREAMS_END_S
+from zabka.compose.host import API_STOP_S
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("job_program.py")))
 WAIT_S = 20.0
@@ -99,14 +103,48 @@ def test_invalid_campaign_is_rejected(server: Server, body: dict[str, str]) -> N
     assert job(server, "campaign")["state"] == "idle"
 
 
-def test_jobs_end_with_the_api_even_if_they_ignore_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zabka.api.analytics.jobs.CLOSE_S", 0.5)
+def test_jobs_end_with_the_api_even_if_they_ignore_it(tmp_path: Path) -> None:
     with Server(tmp_path, job_argv=PROGRAM) as server:
         send(server, "POST", "/stream")
         send(server, "POST", "/campaign", json={**CAMPAIGN, "name": "stubborn"})
         pids = [pid_of(server, kind) for kind in ("stream", "campaign")]
         assert all(map(is_alive, pids))
     assert not any(map(is_alive, pids))
+
+
+def test_api_has_ended_before_its_agent_kills_it() -> None:
+    assert STREAMS_END_S + CLOSE_S < API_STOP_S
+
+
+def test_api_ends_jobs_and_forecasts_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    both = asyncio.Barrier(2)
+
+    async def fail() -> None:
+        raise OSError("no such process")
+
+    async def close_forecasts() -> None:
+        await asyncio.wait_for(both.wait(), WAIT_S)
+        closed.append("forecasts")
+
+    async def close_workloads() -> None:
+        await asyncio.wait_for(both.wait(), WAIT_S)
+        closed.append("workloads")
+
+    with Server(tmp_path) as server:
+        monkeypatch.setattr(server.services.jobs, "close", fail)
+        monkeypatch.setattr(server.services.forecasts, "close", close_forecasts)
+        monkeypatch.setattr(server.services.workloads, "close", close_workloads)
+    assert sorted(closed) == ["forecasts", "workloads"]
+
+
+def test_jobs_do_not_inherit_options_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZABKA_OUT", "/elsewhere")
+    code = "import os; print(sorted(each for each in os.environ if each.startswith('ZABKA_')))"
+    with Server(tmp_path, job_argv=(sys.executable, "-c", code)) as server:
+        send(server, "POST", "/audit")
+        until(lambda: job(server, "audit")["state"] == "ended")
+        assert job(server, "audit")["tail"] == ["['ZABKA_PARENT']"]
 
 
 def test_missing_program_is_reported(tmp_path: Path) -> None:

@@ -195,6 +195,15 @@ def test_failure_of_the_scenario_process_is_reported_in_one_line(code: str, mess
         asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
 
 
+def test_scenario_process_inherits_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZABKA_SEED", "7")
+    monkeypatch.setenv("NO_OPTION", "kept")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list")))
+    assert [name for name in seen if name.startswith("ZABKA_")] == ["ZABKA_PARENT"]
+    assert seen["NO_OPTION"] == "kept"
+
+
 AFTERWARDS = """
 import signal, sys, time
 def end(*_):

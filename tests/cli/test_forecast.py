@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,7 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from tests.simulation.live_states import ORDERS, SINGLE, lagging, live
-from zabka.cli.forecast import Forecast, Times, forecasts, times
+from zabka.cli import forecast as forecast_module
+from zabka.cli.forecast import LAST_S, Forecast, Outcome, Times, forecasts, times
 from zabka.cli.what_if import command
 from zabka.simulation.mirror.live_state import LiveState, NoMirror
 
@@ -81,6 +85,51 @@ def test_stopped_forecast_leaves_no_process() -> None:
 def test_budget_without_time_for_a_future_is_an_error() -> None:
     with pytest.raises(NoMirror, match="Allow more time"):
         list(forecasts(live(), "broker-3", -1, budget_s=0.2, jobs=1, count=5))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time in seconds that forecasts read. Only tests change it."""
+    now_s = [0.0]
+    monkeypatch.setattr(forecast_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    return now_s
+
+
+def slow_second_future(monkeypatch: pytest.MonkeyPatch, released: Path) -> Iterator[Forecast]:
+    """Begin a forecast whose second future recovers slowly: it ends only when the file `released` exists."""
+
+    def play(_mirror: object, _aftermath: object, _killed: str, number: int) -> Outcome:
+        while number == 2 and not released.exists():
+            time.sleep(0.01)
+        return Outcome(0, 9_999 if number == 2 else 1, 1, 1, (), 0)
+
+    monkeypatch.setattr(forecast_module, "play", play)
+    return forecasts(live(), "broker-3", -1, budget_s=PLENTY_S, jobs=2, count=50)
+
+
+def test_future_that_runs_at_the_deadline_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    running = slow_second_future(monkeypatch, tmp_path / "released")
+    assert next(running).controller.longest_ms == 1
+    clock[0] += PLENTY_S
+    (tmp_path / "released").touch()
+    *_, last = running
+    assert (last.ended, last.futures, last.controller.longest_ms) == (True, 2, 9_999)
+    assert not any("did not end in time" in limit for limit in last.limits)
+
+
+def test_future_that_does_not_end_in_time_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    running = slow_second_future(monkeypatch, tmp_path / "released")
+    assert next(running).futures == 1
+    clock[0] += PLENTY_S + LAST_S
+    *_, last = running
+    assert (last.ended, last.futures) == (True, 1)
+    assert last.limits[0].startswith("1 future did not end in time")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_percentiles_count_the_futures_that_never_got_there() -> None:

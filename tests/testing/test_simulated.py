@@ -111,6 +111,32 @@ def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
     assert "crash worker" in text
 
 
+def test_shrinking_keeps_the_cause_of_a_failure_of_the_cluster() -> None:
+    @simulated(seeds=1, peers=1, brokers=1, faults="kill_program,pause_program")
+    async def watch(world: SimulatedWorld) -> None:
+        starts: list[int] = []
+
+        async def worker(_: str) -> None:
+            starts.append(1)
+            await asyncio.sleep(3_600)
+
+        async def counter(_: str) -> None:
+            while True:
+                await asyncio.sleep(1)
+                assert {1: "once"}[len(starts)]
+
+        world.start("worker", worker, restarts=True)
+        world.start("counter", counter)
+        # Without any fault, this wait fails too, at the same line and with the same type of exception.
+        await world.until(lambda: len(starts) > 100, within=20)
+
+    text = report_of(watch)
+    assert "1 of " in text.splitlines()[0]
+    assert "crash worker" in text
+    command = text.splitlines()[text.splitlines().index("run exactly this story:") + 1]
+    assert re.fullmatch(r"  run 0 \d+ none", command)
+
+
 RACE_S = 5
 RACE_AT_S = RACE_S + 2
 """Virtual second at which a program of a race sends its message, after it has sent pings for RACE_S."""

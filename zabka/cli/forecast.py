@@ -32,6 +32,8 @@ SEED = 1
 BUDGET_S = 8.0
 FUTURES_MAX = 200
 JOBS_MAX = 4
+LAST_S = 10.0
+"""Time after the budget in which the futures that have begun can end. The API allows the process twice that time."""
 REST_MS = 10_000
 """Virtual time that a future runs after the latest time at which ZooKeeper and the ISRs have noticed the death."""
 SETTLED_MS = 1_500
@@ -203,7 +205,8 @@ def forecasts(
 ) -> Generator[Forecast]:
     """Yield the distribution after each future; the last one is final.
 
-    Stop after `count` futures or `budget_s` seconds. Raises NoMirror, also if no future has ended by then.
+    No future begins after `count` futures or `budget_s` seconds, and those that run then have LAST_S more. Raises
+    NoMirror, also if no future has ended by then.
     """
     began_s = time.monotonic()
     source = mirrored(state, killed, acks)
@@ -229,30 +232,43 @@ def _counted(
     aftermath = Aftermath(mirror)
     gc.freeze()
     found: list[Outcome] = []
+    late = 0
     for outcome in _forked(lambda number: play(mirror, aftermath, killed, number), deadline_s, jobs, count):
+        if outcome is None:
+            late += 1
+            continue
         found.append(outcome)
         yield _distribution(found, mirror, killed, round(1000 * (time.monotonic() - began_s)), ended=False)
     if not found:
         raise NoMirror("no future ended in time. Allow more time")
-    yield _distribution(found, mirror, killed, round(1000 * (time.monotonic() - began_s)), ended=True)
+    last = _distribution(found, mirror, killed, round(1000 * (time.monotonic() - began_s)), ended=True)
+    yield last if not late else msgspec.structs.replace(last, limits=(_late(late), *last.limits))
 
 
-def _forked(call: Callable[[int], Outcome], deadline_s: float, jobs: int, count: int) -> Iterator[Outcome]:
+def _late(count: int) -> str:
+    futures = "1 future" if count == 1 else f"{count} futures"
+    return f"{futures} did not end in time: the distribution is without them, and they may be the slowest ones."
+
+
+def _forked(call: Callable[[int], Outcome], deadline_s: float, jobs: int, count: int) -> Iterator[Outcome | None]:
     """Yield the results of `call` for the numbers from 1, each from a forked process.
 
-    At most `jobs` processes exist at once. Those that run at the deadline are killed.
+    At most `jobs` processes exist at once. None begins after the deadline: a process that is killed would be one with a
+    slow future, and the distribution would then lack these. Those that still run LAST_S later are killed, with None as
+    their result.
     """
     running: dict[int, tuple[int, bytes]] = {}
     number = 0
     try:
-        while time.monotonic() < deadline_s:
-            while len(running) < jobs and number < count:
+        while True:
+            while len(running) < jobs and number < count and time.monotonic() < deadline_s:
                 number += 1
                 pid, reading = _fork(call, number)
                 running[reading] = (pid, b"")
-            if not running:
-                return
-            readable, _, _ = select.select(list(running), [], [], max(0.0, deadline_s - time.monotonic()))
+            left_s = deadline_s + LAST_S - time.monotonic()
+            if not running or left_s <= 0:
+                break
+            readable, _, _ = select.select(list(running), [], [], left_s)
             for reading in readable:
                 part = os.read(reading, _READ_BYTES)
                 pid, before = running[reading]
@@ -266,6 +282,8 @@ def _forked(call: Callable[[int], Outcome], deadline_s: float, jobs: int, count:
                     yield msgspec.json.decode(before, type=Outcome)
                 else:
                     raise NoMirror(f"a future failed with status {os.waitstatus_to_exitcode(status)}: see the messages")
+        for _ in running:
+            yield None
     finally:
         for reading, (pid, _) in running.items():
             os.kill(pid, signal.SIGKILL)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,7 @@ from zabka.cli.command_group import PipedGroup
 from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.cli.spark_connect import no_connect
 from zabka.cli.table_formats import Format, print_rows, print_summaries
+from zabka.compose.launch import end_soon
 from zabka.ensemble.runtime.extras import Lacking, require
 
 if TYPE_CHECKING:
@@ -346,12 +348,21 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set. Otherwise, the signal would interrupt a call to Java."""
+    """Yield an event that Ctrl-C and SIGTERM set. Otherwise, the signal would interrupt a call to Java.
+
+    SIGTERM also limits the time until this process ends, so that it does not hold the lake's lock for ever.
+    """
     asked = Event()
+
+    def end(number: int, _: FrameType | None) -> None:
+        asked.set()
+        if number == signal.SIGTERM:
+            end_soon()
+
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: asked.set())
+            signal.signal(number, end)
     try:
         yield asked
     finally:

@@ -6,7 +6,7 @@ import signal
 import sys
 from types import FrameType
 
-from zabka.compose.launch import die_with_parent
+from zabka.compose.launch import die_with_parent, end_soon
 
 VERBS = ("scenarios", "replay", "what-if", "pipeline", "campaign")
 JOBS = VERBS[3:]
@@ -14,10 +14,11 @@ JOBS = VERBS[3:]
 
 def main() -> None:
     """Run `zabka` with this process's arguments, which begin with one of VERBS."""
-    if "--on" in sys.argv or (sys.argv[1:2] and sys.argv[1] in JOBS):
+    is_job = bool(sys.argv[1:2]) and sys.argv[1] in JOBS
+    if "--on" in sys.argv or is_job:
         # Before it exits, the player repairs the cluster that it has broken, even if the parent process is dead. A job
         # stores its results and stops its own processes.
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, _interrupt_job if is_job else _interrupt)
         die_with_parent(signal.SIGTERM)
     else:
         die_with_parent(signal.SIGKILL)
@@ -32,6 +33,12 @@ def _interrupt(number: int, _: FrameType | None) -> None:
     """Interrupt the run as Ctrl-C does, but only once: a second signal must not interrupt the repair of the cluster."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _interrupt_job(number: int, frame: FrameType | None) -> None:
+    """Interrupt the job like a run. A job that then still runs ends soon: it holds the lock of the lake."""
+    end_soon()
+    _interrupt(number, frame)
 
 
 if __name__ == "__main__":

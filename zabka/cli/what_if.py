@@ -314,7 +314,7 @@ State = Annotated[
     ),
 ]
 Acks = Annotated[str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")]
-Budget = Annotated[str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures are run")]
+Budget = Annotated[str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures begin")]
 AsJson = Annotated[
     bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
 ]

@@ -37,6 +37,13 @@ FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 class ClusterFailed(AssertionError):
     """The cluster did not start, it rejected a request, or a condition did not become true in time."""
 
+    cause_key: tuple[str, ...] = ()
+    """Kind of the cause, and what identifies it. Failures of one line with different keys are different failures."""
+
+    def __init__(self, *message: object, cause_key: tuple[str, ...] = ()) -> None:
+        super().__init__(*message)
+        self.cause_key = cause_key
+
 
 class Believes(msgspec.Struct, frozen=True):
     """The controller that a broker considers active, according to the broker's last report."""

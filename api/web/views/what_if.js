@@ -47,7 +47,7 @@ function readAt(asked, now_ms) {
 function progress(asked, ended) {
   const futures = asked?.forecast?.futures ?? 0;
   if (ended) return nothing;
-  return html`<p role="status">${icon("hourglass")} ${asked ? `${plural(futures, "future")} so far` : "…"}; the answer is complete after ${asked?.budget_s ?? 8} s.</p>`;
+  return html`<p role="status">${icon("hourglass")} ${asked ? `${plural(futures, "future")} so far` : "…"}; the answer is complete after about ${asked?.budget_s ?? 8} s.</p>`;
 }
 
 /** @param {Forecast} forecast @param {string} spoken */

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from zabka.journal.cause import Cause
 from zabka.journal.events import Event, NodeStarted, NodeStopped
@@ -27,6 +27,14 @@ TERMINATED = 128 + signal.SIGTERM
 
 class ProgramExited(Exception):
     """A program called sys.exit with a code other than 0."""
+
+
+class ProgramFailure(NamedTuple):
+    """The exception that ended a program: its traceback, its type, and its stack frames."""
+
+    text: str
+    kind: str
+    frames: Sequence[traceback.FrameSummary]
 
 
 class ServiceMachine(Machine):
@@ -52,12 +60,12 @@ class ServiceMachine(Machine):
         self._record = record
         self._is_cancelled = False
         self._is_terminated = False
-        self._unreported: str | None = None
+        self._unreported: ProgramFailure | None = None
 
-    def take_failure(self) -> str | None:
-        """Return the traceback of the failure after which the program was not restarted.
+    def take_failure(self) -> ProgramFailure | None:
+        """Return the failure after which the program was not restarted.
 
-        Only the first call after the failure returns the traceback. Later calls return None.
+        Only the first call after the failure returns it. Later calls return None.
         """
         failure, self._unreported = self._unreported, None
         return failure
@@ -121,7 +129,8 @@ class ServiceMachine(Machine):
         if self.restarts:
             self.ground.scheduler.after(RESTART_US, self._start_again)
         else:
-            self._unreported = self.failures[-1]
+            frames = traceback.extract_tb(failure.__traceback__)
+            self._unreported = ProgramFailure(self.failures[-1], type(failure).__name__, frames)
 
     def _start_again(self) -> None:
         # After the exit and before this call, the machine may have lost power, or the program may have been started or

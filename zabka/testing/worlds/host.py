@@ -13,6 +13,7 @@ from zabka.simulation.cluster.world import World
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.conditions import Wait
+from zabka.testing.worlds.failure_places import TIMED_OUT, own_line
 
 T = TypeVar("T")
 
@@ -93,14 +94,18 @@ class SimHost:
             for machine in self.world.services
             for failure in machine.loose_failures()
         ]
-        raise ClusterFailed(f"{self}: {wait.failure()}{''.join(loose)}")
+        raise ClusterFailed(f"{self}: {wait.failure()}{''.join(loose)}", cause_key=TIMED_OUT)
 
     def check_services(self) -> None:
         """If a program of the test has failed and is not restarted, raise ClusterFailed with its traceback."""
         for machine in self.world.services:
             failure = machine.take_failure()
             if failure is not None:
-                raise ClusterFailed(f"{self}: the program {machine.name} has failed\n{failure}")
+                file, line = own_line(failure.frames)
+                raise ClusterFailed(
+                    f"{self}: the program {machine.name} has failed\n{failure.text}",
+                    cause_key=("program", machine.name, failure.kind, f"{file}:{line}"),
+                )
 
     def __repr__(self) -> str:
         return f"the world of seed {self.world.seed} at {self.now_us / 1e6:.3f} s"

@@ -149,7 +149,8 @@ class _Play:
         due_us = scheduler.next_time_us()
         wait_us = self._world.next_deadline_us()
         if due_us is None or due_us > limit_us:
-            self._end(ClusterFailed(f"{cluster}: the test did not end within {self._parameters.limit_s} s"))
+            over = f"{cluster}: the test did not end within {self._parameters.limit_s} s"
+            self._end(ClusterFailed(over, cause_key=("limit",)))
             return
         if wait_us is not None:
             due_us = min(due_us, max(wait_us, scheduler.now_us))
@@ -169,7 +170,11 @@ class _Play:
         try:
             self._cluster.check_services()
             if self._cluster.violations:
-                raise ClusterFailed(f"zabka's own invariants are violated: {'; '.join(self._cluster.violations)}")
+                names = sorted({each.invariant for each in self._cluster.world.record.violations})
+                raise ClusterFailed(
+                    f"zabka's own invariants are violated: {'; '.join(self._cluster.violations)}",
+                    cause_key=("invariant", *names),
+                )
         except ClusterFailed as failure:
             self._failures.append(failure)
 

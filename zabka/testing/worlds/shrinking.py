@@ -1,6 +1,7 @@
 """Shrinks a failing seed: finds fewer faults, and then less jitter of the schedule, with which the test still fails.
 
-Each attempt is a run of the whole test. It counts only if the test fails with the same exception type at the same line.
+Each attempt is a run of the whole test. It counts only if the test fails with the same exception type at the same line,
+and for the same cause if the cluster has failed (`ClusterFailed.cause_key`).
 The first attempt of each kind leaves everything out. Then halves are left out, quarters and so on, as in delta
 debugging (Zeller and Hildebrandt, 2002), beginning with the last ones: they change nothing before them.
 """
@@ -9,12 +10,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import monotonic, process_time
 from typing import NamedTuple
 
-from zabka.simulation.engine.refusal import LIBRARIES
 from zabka.simulation.jitter import Span, without
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.worlds.failure_places import own_line
 from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
 
 FAULTS_S_MAX = 20.0
@@ -25,7 +26,6 @@ PROGRESS_S = 2.0
 SPAN_US_MIN = 500
 LONGER, LONGER_S = 1.5, 10.0
 """An attempt ends without success if its test takes LONGER times as long as the failing one, plus LONGER_S."""
-_OWN = Path(__file__).parents[2]
 
 Report = Callable[[str], object]
 """Shows a line about the progress to the user."""
@@ -139,13 +139,12 @@ def _parts(spans: Sequence[Span], size_us: int) -> Iterator[Span]:
             yield Span(begin_us, min(begin_us + size_us, span.end_us))
 
 
-def failure_place(run: SeedRun) -> tuple[str, str, int]:
-    """Return the exception type of a run's failure, and the innermost line of the traceback outside installed packages.
+def failure_place(run: SeedRun) -> tuple[str, str, int, tuple[str, ...]]:
+    """Return the exception type of a run's failure, file and line of the user's own code, and the cause's key.
 
     Two runs fail in the same way if these are equal.
     """
     failure = run.failure
     frames = [] if failure is None else traceback.extract_tb(failure.__traceback__)
-    own = [each for each in frames if not each.filename.startswith((*LIBRARIES, str(_OWN)))] or frames
-    where = (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)
-    return type(failure).__name__, *where
+    cause_key = failure.cause_key if isinstance(failure, ClusterFailed) else ()
+    return type(failure).__name__, *own_line(frames), cause_key

@@ -12,6 +12,7 @@ from zabka.simulation.cluster.service_machine import Service, ServiceMachine
 from zabka.testing.cluster import ClusterFailed, Happening
 from zabka.testing.conditions import Wait
 from zabka.testing.worlds.cluster import SimulatedCluster
+from zabka.testing.worlds.failure_places import TIMED_OUT
 from zabka.testing.worlds.faults import SimFaults
 from zabka.testing.worlds.nodes import SimBroker, SimPeer
 from zabka.testing.worlds.paths import SimPath
@@ -137,7 +138,8 @@ class SimulatedWorld:
             if found:
                 each.done.set_result(found)
             elif self.cluster.now_us >= each.deadline_us:
-                each.done.set_exception(ClusterFailed(f"{self.cluster}: {each.wait.failure()}"))
+                failure = ClusterFailed(f"{self.cluster}: {each.wait.failure()}", cause_key=TIMED_OUT)
+                each.done.set_exception(failure)
 
     def next_deadline_us(self) -> int | None:
         """Return the time at which the test function's first wait times out, or None if it does not wait."""
