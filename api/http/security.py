@@ -22,6 +22,8 @@ _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
 _RECORDS = re.compile(r"/api/v1/topics/[^/]+/[^/]+/records")
 """Paths of records, which need the token although the request changes nothing: they are the users' data."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""Control characters. The router ignores a newline at the end of a path, so paths with them are rejected."""
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -79,6 +81,8 @@ class Gate:
         host = headers.get(b"host", "")
         if not self._known(host):
             return 400, f"the host name is not allowed: {host!r}"
+        if _CONTROL.search(scope["path"]):
+            return 400, "the path contains a control character"
         if scope["method"] in _SAFE and not _RECORDS.fullmatch(scope["path"]):
             return None
         origin = headers.get(b"origin")

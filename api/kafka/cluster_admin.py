@@ -5,6 +5,7 @@ Errors become problem documents.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 
 import structlog
@@ -18,7 +19,7 @@ from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
-from zabka.kafka.client.record_reading import OffsetOutOfRange, RecordsSeen, read_records
+from zabka.kafka.client.record_reading import OffsetOutOfRange, RecordsSeen, fetch_records
 from zabka.kafka.client.topic_reading import TopicReading, read_topics
 from zabka.kafka.record_batch import BatchUnreadable
 
@@ -65,6 +66,7 @@ class KafkaAdmin:
         self._failover_ms = failover_ms
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
         self._made_for: dict[str, tuple[AdminClient, AsyncioChannel]] = {}
+        self._decoding = asyncio.Lock()
 
     async def _client(self) -> AdminClient:
         """Return a client with newly fetched metadata. Older metadata may name a controller that has since frozen."""
@@ -159,9 +161,14 @@ class KafkaAdmin:
         return await read_topics(self._own_client("api-topics"), make_runtime())
 
     async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen:
-        """Read at most `limit` records of a partition from `offset` on, or the last ones if it is None."""
+        """Read at most `limit` records of a partition from `offset` on, or the last ones if it is None.
+
+        A thread decodes them, for one request at a time: a batch can decompress to 64 MiB.
+        """
         try:
-            return await read_records(self._own_client("api-records"), partition, offset, limit)
+            fetched = await fetch_records(self._own_client("api-records"), partition, offset, limit)
+            async with self._decoding:
+                return await asyncio.to_thread(fetched.decode)
         except OffsetOutOfRange as found:
             detail = f"offset {offset} is out of range: {partition} has the offsets {found.first_offset} to"
             raise Problem(

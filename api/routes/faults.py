@@ -27,7 +27,6 @@ from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, w
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 
 FAULTS_MAX = 1_000
-SPLIT_NODES_MAX = 100
 CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
 """Maximum time to wait for the nodes to report their request fault counts."""
@@ -123,8 +122,12 @@ async def create_split(split: NewSplit, service: Service, requester: Requester) 
     named = [node for side in split.sides for node in side]
     if len(set(named)) < len(named) or not all(split.sides):
         raise Problem(422, "sides: each side needs a node, and a node can be on one side only")
-    if len(named) > SPLIT_NODES_MAX:
-        raise Problem(422, f"sides: there are {len(named)} nodes; at most {SPLIT_NODES_MAX} are taken")
+    nodes = _nodes(service)
+    if (unknown := next((node for node in named if node not in nodes), None)) is not None:
+        raise Problem(422, f"sides: there is no node {unknown!r}; nodes are {', '.join(nodes)}")
+    links = sum(len(one) * len(other) for one, other in combinations(split.sides, 2))
+    if links > FAULTS_MAX:
+        raise Problem(422, f"sides: the split cuts {links} links; at most {FAULTS_MAX} faults can be active")
     cuts = [
         LinkFault(source=source, target=target, kind="cut")
         for one, other in combinations(split.sides, 2)
@@ -156,10 +159,15 @@ def _held(fault: LinkFault | RequestFault, requester: str) -> AnyFault:
     return HeldFault(id=made_id, requester=requester, **msgspec.structs.asdict(fault))
 
 
-def _check(fault: LinkFault | RequestFault, service: Services) -> None:
+def _nodes(service: Services) -> list[str]:
+    """Return the names of the cluster's nodes."""
     settings = service.settings
-    nodes = [f"peer-{i}" for i in (*settings.peers, *settings.observers)]
-    nodes += [f"broker-{i}" for i in settings.brokers]
+    peers = [f"peer-{i}" for i in (*settings.peers, *settings.observers)]
+    return peers + [f"broker-{i}" for i in settings.brokers]
+
+
+def _check(fault: LinkFault | RequestFault, service: Services) -> None:
+    nodes = _nodes(service)
     if isinstance(fault, RequestFault):
         if (reason := why_impossible(fault)) is not None:
             raise Problem(422, reason)

@@ -98,7 +98,7 @@ export class Actions {
     this.state = state;
     this.changed = changed;
     this.refresh = refresh;
-    /** @type {Request | null} The request that waits for a token. */
+    /** @type {{request: Request, refusal: Answer, resolve: (answer: Answer | null | Promise<Answer | null>) => void} | null} The request that waits for a token. */
     this.waiting = null;
     /** @type {"" | "past" | "silent" | "recorded"} Why nothing can be changed: a past moment is shown, the API does not respond, or there is no cluster. */
     this.off = "";
@@ -117,7 +117,7 @@ export class Actions {
     return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
   }
 
-  /** Send a request, and show its result in the list of calls. @param {Request} request @returns {Promise<Answer | null>} */
+  /** Send a request, and show its result in the list of calls. If the API requires a token, the answer is that to the repeated request with the token. @param {Request} request @returns {Promise<Answer | null>} */
   async send(request) {
     const token = sessionStorage.getItem(TOKEN_KEY);
     const call = beginCall(this.state, curl(request, token !== null));
@@ -133,8 +133,7 @@ export class Actions {
     if (answer !== null) Object.assign(call, { ok: answer.ok, status: answer.status, text: outcome(answer) });
     if (answer?.status === 401) {
       sessionStorage.removeItem(TOKEN_KEY);
-      this.waiting = request;
-      this.state.ui.token = true;
+      return this.#waitForToken(request, answer);
     }
     if (answer?.ok && answer.body?.scenario) void this.#followRun(answer.body);
     this.changed();
@@ -142,16 +141,29 @@ export class Actions {
     return answer;
   }
 
-  /** Store the token that the API asked for in this tab, and send the waiting request. @param {string} token */
-  async useToken(token) {
-    sessionStorage.setItem(TOKEN_KEY, token);
-    const request = this.waiting;
+  /** Ask for the token. The answer is the refusal if there is no token, or another request waits instead. @param {Request} request @param {Answer} refusal @returns {Promise<Answer | null>} */
+  #waitForToken(request, refusal) {
     this.forgetToken();
-    if (request !== null) await this.send(request);
+    this.state.ui.token = true;
+    this.changed();
+    this.refresh();
+    return new Promise((resolve) => {
+      this.waiting = { request, refusal, resolve };
+    });
+  }
+
+  /** Store the token that the API asked for in this tab, and send the waiting request. @param {string} token */
+  useToken(token) {
+    sessionStorage.setItem(TOKEN_KEY, token);
+    const waiting = this.waiting;
+    this.waiting = null;
+    this.forgetToken();
+    waiting?.resolve(this.send(waiting.request));
   }
 
   /** Drop the waiting request if the user does not know the token. */
   forgetToken() {
+    this.waiting?.resolve(this.waiting.refusal);
     this.waiting = null;
     this.state.ui.token = false;
     this.changed();
@@ -190,7 +202,7 @@ export class Actions {
     this.changed();
     const answer = await this.send(requests.whatIf(node, acks));
     if (answer?.ok) shown.asked = answer.body;
-    else if (answer?.status === 401) return this.closeWhatIf();
+    else if (answer?.status === 401) return void (this.state.what_if === shown && this.closeWhatIf());
     else shown.error = answer ? outcome(answer) : this.why || "the API does not respond";
     this.changed();
     while (this.state.what_if === shown && shown.asked?.state === "running") {

@@ -19,7 +19,7 @@ async def _app(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"through"})
 
 
-def call(gate: Gate, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def call(gate: Gate, method: str = "GET", path: str = "/x", **headers: str) -> tuple[int, dict[str, str], bytes]:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -29,7 +29,7 @@ def call(gate: Gate, method: str = "GET", **headers: str) -> tuple[int, dict[str
         return {"type": "http.request"}
 
     raw = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
-    scope: dict[str, Any] = {"type": "http", "method": method, "path": "/x", "headers": raw}
+    scope: dict[str, Any] = {"type": "http", "method": method, "path": path, "headers": raw}
     asyncio.run(gate(scope, receive, send))
     answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     return sent[0]["status"], answered, sent[1]["body"]
@@ -51,6 +51,12 @@ def test_unknown_host_names_are_rejected_to_stop_dns_rebinding(host: str) -> Non
     assert status == 400
     assert headers["content-type"] == "application/problem+json"
     assert json.loads(body)["status"] == 400
+
+
+@pytest.mark.parametrize("path", ["/api/v1/topics/orders/0/records\n", "/x\0", "/x\x7fy"])
+def test_path_with_a_control_character_is_rejected(path: str) -> None:
+    """The router also matches a path that ends with a newline, so the gate would not recognise its route."""
+    assert call(LOCKED, path=path, host="localhost", authorization="Bearer secret")[0] == 400
 
 
 def test_request_to_an_allowed_host_name_is_accepted() -> None:

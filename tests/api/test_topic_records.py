@@ -148,6 +148,7 @@ def test_impossible_range_is_a_problem(server: Server, path: str, status: int, d
 def test_records_need_the_token_and_sizes_do_not(tmp_path: Path) -> None:
     with Server(tmp_path, token="secret") as server:
         assert ask(server, "/topics/orders/0/records").status_code == 401
+        assert ask(server, "/topics/orders/0/records%0A").status_code == 400
         assert ask(server, "/topics/orders/0/records", authorization="Bearer secret").status_code == 200
         assert ask(server, "/topic-sizes").status_code == 200
 

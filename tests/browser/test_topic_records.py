@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.page_server import PageServer
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region, row, turn_to
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.reassignment_client import Ongoing
@@ -113,6 +115,65 @@ def test_offset_out_of_range_shows_the_possible_offsets(topics: Page) -> None:
     expect(row(topics, "Record 2")).to_be_visible()
     button(topics, "Close the records").click()
     expect(region(topics, "Records of orders-0")).to_have_count(0)
+
+
+@pytest.mark.parametrize("time_ms", [8_640_000_000_000_001, TIME_MS * 1_000_000])
+def test_timestamp_that_is_no_date_is_shown_as_a_number(topics: Page, server: PageServer, time_ms: int) -> None:
+    """The latest date of JavaScript is 8.64e15 ms, and numbers from 2^53 on are strings on the page."""
+    server.admin.log = [RecordSeen(Record(None, b"nanoseconds", time_ms, 0), 4, False, None, None, None)]
+    button(topics, "Show sizes of orders").click()
+    button(topics, "Look into orders-0").click()
+    expect(row(topics, "Record 0")).to_contain_text("nanoseconds")
+    cell = row(topics, "Record 0").get_by_role("cell").first
+    expect(cell).to_have_text(f"{time_ms} ms")
+    expect(cell).to_have_attribute("title", f"{time_ms} ms")
+
+
+def test_failing_panel_shows_its_error_and_others_are_drawn(watched: Watched, server: PageServer) -> None:
+    page = watched.page
+    page.route(
+        "**/api/v1/topics/orders/0/records*",
+        lambda route: route.fulfill(json={"first_offset": 0, "high_watermark": 1, "next_offset": 1, "records": [{}]}),
+    )
+    server.admin.topics_read = TopicReading({FIRST: SIZE}, {})
+    page.goto(f"{server.url}#tab=table")
+    button(page, "Show sizes of orders").click()
+    button(page, "Look into orders-0").click()
+    expect(region(page, "Topics").get_by_role("alert")).to_contain_text("Cannot draw the records: ")
+    server.admin.topics_read = TopicReading({FIRST: SIZE._replace(end_offset=1_043)}, {})
+    expect(row(page, "Topic orders").get_by_role("cell").first).to_have_text("1,043")
+    turn_to(page, "Lab")
+    expect(region(page, "Topics")).to_have_count(0)
+    # The error is in the console.
+    assert any("TypeError" in complaint for complaint in watched.leave())
+
+
+def test_records_appear_after_the_token_is_given(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path, token="sesame").start()
+    try:
+        write_healthy_cluster(server)
+        server.admin.topics_read = TopicReading({FIRST: SIZE}, {})
+        server.admin.log = records()
+        page = watched.page
+        page.goto(f"{server.url}#tab=table")
+        button(page, "Show sizes of orders").click()
+        button(page, "Look into orders-0").click()
+        dialog = page.get_by_role("dialog", name="The API requires a token")
+        expect(dialog.get_by_label("token")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(region(page, "Records of orders-0").get_by_role("alert")).to_contain_text("need `Authorization")
+
+        page.get_by_role("form", name="Go to an offset").get_by_role("button", name="Go").click()
+        dialog.get_by_label("token").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(region(page, "API calls").get_by_text("401")).to_have_count(3)
+        dialog.get_by_label("token").fill("sesame")
+        page.keyboard.press("Enter")
+        expect(row(page, "Record 40")).to_contain_text("kept")
+        expect(dialog).to_have_count(0)
+    finally:
+        server.stop()
 
 
 def test_records_fit_the_width_of_a_phone(topics: Page) -> None:

@@ -70,6 +70,31 @@ def test_refusal_of_the_api_is_shown(page: Page, server: PageServer) -> None:
     expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
 
 
+def test_answer_appears_after_the_token_is_given(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path, token="sesame").start()
+    try:
+        write_healthy_cluster(server)
+        server.follower.released.set()
+        page = watched.page
+        page.goto(f"{server.url}#tab=table")
+        shown = ask(page, "broker 2")
+        dialog = page.get_by_role("dialog", name="The API requires a token")
+        expect(dialog.get_by_label("token")).to_be_focused()
+        expect(shown).to_have_count(0)
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(shown).to_have_count(0)
+
+        ask(page, "broker 2")
+        dialog.get_by_label("token").fill("sesame")
+        dialog.get_by_role("button", name="Use token").click()
+        expect(shown).to_contain_text("4 futures in a simulated world")
+        expect(dialog).to_have_count(0)
+    finally:
+        server.stop()
+    assert watched.complaints == []
+
+
 def test_dead_node_and_past_moment_have_no_question(page: Page, server: PageServer) -> None:
     button(page, "Kill broker 3").click()
     button(page, "More on broker 3").click()

@@ -8,7 +8,7 @@ import { chosen } from "../tabs.js";
 import { KEYS } from "../time/keys.js";
 import { transport } from "../time/transport.js";
 import { tabs, top } from "./header.js";
-import { icon, submit } from "./parts.js";
+import { attempt, icon, submit } from "./parts.js";
 import { rail } from "./rail.js";
 import { whatIf } from "./what_if.js";
 
@@ -28,15 +28,15 @@ import { whatIf } from "./what_if.js";
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
   return html`
     <a class="skip" href="#main">Skip to the cluster</a>
-    ${top(state, m, moment, Date.now() - state.skew_ms, actions)}${banner(state, m, moment)}
+    ${attempt("the header", () => top(state, m, moment, Date.now() - state.skew_ms, actions))}${banner(state, m, moment)}
     ${tabs(moment, m)}
     <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""} ${m.silent_ms === null ? "" : "old"}" id="main" tabindex="-1">
-      <div class="stage">${chosen(state, m, moment, changed, actions)}</div>
-      ${rail(state, m, actions, moment, changed, readChatter)}
+      <div class="stage">${attempt("this tab", () => chosen(state, m, moment, changed, actions))}</div>
+      ${attempt("the side panel", () => rail(state, m, actions, moment, changed, readChatter))}
     </main>
-    ${transport(moment, player, state, toggle)}
+    ${attempt("the time bar", () => transport(moment, player, state, toggle))}
     ${state.ui.token ? tokenForm(actions) : nothing}
-    ${state.what_if ? whatIf(state.what_if, actions, Date.now() - state.skew_ms) : nothing}
+    ${state.what_if && !state.ui.token ? whatIf(state.what_if, actions, Date.now() - state.skew_ms) : nothing}
     ${state.ui.keys ? keysDialog(() => toggle("keys")) : nothing}`;
 }
 
@@ -76,7 +76,7 @@ function keysDialog(close) {
 
 /** @param {Actions} actions */
 function tokenForm(actions) {
-  const take = submit((fields) => void actions.useToken(fields.token));
+  const take = submit((fields) => actions.useToken(fields.token));
   return html`<dialog class="dialog" aria-labelledby="token-title" ${ref(openModal)} @cancel=${() => actions.forgetToken()}>
     <form @submit=${take}>
       <h2 id="token-title">The API requires a token</h2>

@@ -46,6 +46,19 @@ export function panel(id, title, aside, body) {
 }
 
 /**
+ * Draw a part of the page. If that fails, draw the reason instead, so that the other parts are still updated.
+ * @param {string} name @param {() => unknown} part
+ */
+export function attempt(name, part) {
+  try {
+    return part();
+  } catch (reason) {
+    console.error(reason);
+    return html`<p class="panel bad" role="alert">${icon("bad")} Cannot draw ${name}: ${reason instanceof Error ? reason.message : String(reason)}</p>`;
+  }
+}
+
+/**
  * A button that sends a request; its title is the curl command. Recorded runs have none.
  * @param {import("../actions.js").Actions} actions @param {import("../actions.js").Request} request
  * @param {string} text @param {{name?: string, tone?: string, disabled?: boolean}} options

@@ -10,7 +10,7 @@ import { badge, icon, submit } from "./parts.js";
 /**
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {{size: number, text: string | null, hex: string, truncated: boolean}} Data
- * @typedef {{offset: number, timestamp_ms: number | null, timestamp_type: string, leader_epoch: number, key: Data | null, value: Data | null,
+ * @typedef {{offset: number, timestamp_ms: number | string | null, timestamp_type: string, leader_epoch: number, key: Data | null, value: Data | null,
  *   headers: {key: string, value: Data | null}[], producer_id: number | string | null, transaction: string | null, marker: string | null}} Row
  * @typedef {{first_offset: number, last_stable_offset: number, high_watermark: number, next_offset: number, records: Row[]}} Found
  * @typedef {{topic: string, partition: number, found: Found | null, trouble: string, loading: boolean}} Shown
@@ -81,13 +81,24 @@ function table({ records, next_offset }, name) {
     <tbody>${records.map(row)}</tbody></table></div>`;
 }
 
+/**
+ * The date and the time of day of a timestamp. A producer can send any number, for example nanoseconds: those are no date.
+ * @param {number | string | null} at_ms
+ */
+function dateOf(at_ms) {
+  if (at_ms === null) return { date: "no timestamp", time: "" };
+  const at = new Date(Number(at_ms));
+  if (Number.isNaN(at.getTime())) return { date: `${at_ms} ms`, time: `${at_ms} ms` };
+  return { date: at.toISOString(), time: clock(at.getTime() * 1000) };
+}
+
 /** @param {Row} of */
 function row(of) {
   const { offset, timestamp_ms: at_ms, timestamp_type, leader_epoch, headers } = of;
-  const date = at_ms === null ? "no timestamp" : new Date(at_ms).toISOString();
+  const { date, time } = dateOf(at_ms);
   return html`<tr aria-label="Record ${offset}" class=${of.transaction ?? ""}>
     <th scope="row" class="n" title="leader epoch ${leader_epoch}">${count(offset)}</th>
-    <td title="${date}${timestamp_type === "append" ? ", set by the leader" : ""}">${at_ms === null ? html`<span class="quiet">none</span>` : clock(at_ms * 1000)}</td>
+    <td title="${date}${timestamp_type === "append" ? ", set by the leader" : ""}">${at_ms === null ? html`<span class="quiet">none</span>` : time}</td>
     ${of.marker === null ? html`<td class="data">${data(of.key)}</td><td class="data">${data(of.value)}</td>` : html`<td colspan="2">${badge(of.marker === "commit" ? "ok" : "down", `marker: ${of.marker}`)}</td>`}
     <td class="data">${headers.map((each) => html`<div><b>${each.key}</b> ${data(each.value)}</div>`)}</td>
     <td>${transaction(of)}</td></tr>`;

@@ -5,7 +5,7 @@ import { html, nothing } from "lit-html";
 import { fresh } from "../campaigns/fresh.js";
 import { bytes, count, list, plural } from "../format.js";
 import { source } from "../source/source.js";
-import { icon, panel } from "./parts.js";
+import { attempt, icon, panel } from "./parts.js";
 import { openRecords, recordsView } from "./records.js";
 
 /**
@@ -41,7 +41,7 @@ export function topicSizes(state, m, actions, changed) {
   const stored = topics.reduce((sum, topic) => sum + topic.stored_bytes, 0);
   const aside = html`<span class="sum"><b>${bytes(stored)}</b> on the disks of all brokers</span>`;
   return panel("topics", TITLE, aside, html`${missing(silent, problem)}${(reassignments ?? []).map(reassignment)}
-    ${topics.length ? table(topics, actions, changed) : nothing}${recordsView(actions, changed)}`);
+    ${topics.length ? table(topics, actions, changed) : nothing}${attempt("the records", () => recordsView(actions, changed))}`);
 }
 
 /** @param {{broker_id: number, reason: string}[]} silent @param {string | null} problem */

@@ -28,7 +28,12 @@ from zabka.kafka.wire.data_messages import FetchPartition, FetchRequest, FetchTo
 from zabka.kafka.wire.kafka_schema import as_time
 
 FETCH_BYTES_MAX = 1 << 20
-"""Maximum size of the fetched batches. A broker returns the first batch even if it is larger."""
+"""Maximum size of the fetched batches. A broker returns the first batch even if it is larger.
+
+The decoded records also end at this size, because a batch can decompress to 64 MiB.
+"""
+_HEADER_BYTES = 64
+"""Size of a record header in memory, without its name and value."""
 READING_MS = 5_000
 _RETRIED = RETRIED - {ErrorCode.unknown_topic_or_partition}
 
@@ -66,10 +71,49 @@ class OffsetOutOfRange(Exception):
         self.end_offset = end_offset
 
 
-async def read_records(
+class FetchedRecords(NamedTuple):
+    """Fetched batches that are not decoded yet, and the offsets of the log.
+
+    `aborted` has the first offset and the producer of each aborted transaction.
+    """
+
+    begin: int
+    limit: int
+    data: bytes
+    headers: Sequence[BatchHeader]
+    aborted: Sequence[tuple[int, int]]
+    first_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+    def decode(self) -> RecordsSeen:
+        """Return at most `limit` records, and at most FETCH_BYTES_MAX of data after the first. Raises BatchUnreadable.
+
+        Decompressing the batches can take a second, so an event loop should not call this.
+        """
+        rows: list[RecordSeen] = []
+        held = 0
+        for each in _seen(self.data, self.headers, self.aborted, self.last_stable_offset):
+            if each.record.offset >= self.begin:
+                if len(rows) == self.limit or (rows and held >= FETCH_BYTES_MAX):
+                    return self._until(rows, each.record.offset)
+                rows.append(each)
+                held += _size_of(each.record)
+        return self._until(rows, offset_after(self.data, self.begin))
+
+    def _until(self, rows: Sequence[RecordSeen], next_offset: int) -> RecordsSeen:
+        return RecordsSeen(rows, next_offset, self.first_offset, self.last_stable_offset, self.high_watermark)
+
+
+def _size_of(record: Record) -> int:
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+async def fetch_records(
     client: KafkaClient, partition: TopicPartition, offset: int | None, limit: int, timeout_ms: int = READING_MS
-) -> RecordsSeen:
-    """Return at most `limit` records from `offset` on, or the last ones if it is None.
+) -> FetchedRecords:
+    """Fetch batches for at most `limit` records from `offset` on, or for the last ones if it is None.
 
     Raises OffsetOutOfRange, BatchUnreadable, KafkaRequestFailed, KafkaUnavailable.
     """
@@ -83,9 +127,10 @@ async def read_records(
         headers = split_batches(data)
         if headers is None:
             raise BatchUnreadable("a batch is damaged")
-        stable = got.high_watermark
+        stable = got.last_stable_offset
         aborted: list[tuple[int, int]] = []
-        if any(map(is_transactional, headers)):
+        # Only a fetch with read_committed returns the aborted transactions, and the last stable offset in any case.
+        if stable < 0 or any(map(is_transactional, headers)):
             decided = await _fetched(client, partition, begin, Isolation.READ_COMMITTED, timeout_ms)
             stable = decided.last_stable_offset
             aborted = [(each.first_offset, each.producer_id) for each in decided.aborted_transactions or ()]
@@ -94,13 +139,10 @@ async def read_records(
             raise
         # Records have been deleted or truncated since the offsets were read.
         raise OffsetOutOfRange(first, end) from None
-    rows: list[RecordSeen] = []
-    for each in _seen(data, headers, sorted(aborted), stable):
-        if each.record.offset >= begin:
-            if len(rows) == limit:
-                return RecordsSeen(rows, each.record.offset, got.log_start_offset, stable, got.high_watermark)
-            rows.append(each)
-    return RecordsSeen(rows, offset_after(data, begin), got.log_start_offset, stable, got.high_watermark)
+    return FetchedRecords(
+        begin, limit, data, headers, sorted(aborted), got.log_start_offset,
+        last_stable_offset=stable, high_watermark=got.high_watermark,
+    )  # fmt: skip
 
 
 async def _fetched(
