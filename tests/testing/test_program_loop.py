@@ -155,6 +155,10 @@ def test_unseeded_randomness_is_derived_from_the_worlds_seed() -> None:
 # ---- calls that the simulation rejects -----------------------------------------------------------------------------
 
 
+class Derived(socket.socket):
+    pass
+
+
 def fork() -> None:
     os.fork()
 
@@ -163,8 +167,8 @@ async def open_datagrams() -> None:
     await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, ("127.0.0.1", 1))
 
 
-async def read_socket() -> None:
-    await asyncio.get_running_loop().sock_recv(None, 1)  # type: ignore[arg-type]
+async def wait_for_reader() -> None:
+    asyncio.get_running_loop().add_reader(0, print)
 
 
 async def run_command() -> None:
@@ -193,7 +197,14 @@ async def listen_at_unix_socket() -> None:
         (lambda: socket.gethostbyname("localhost"), "socket.gethostbyname", "loop.getaddrinfo"),
         (lambda: socket.create_connection(("localhost", 1)), "socket.getaddrinfo", "loop.getaddrinfo"),
         (open_datagrams, "loop.create_datagram_endpoint", "only TCP"),
-        (read_socket, "loop.sock_recv", "use streams"),
+        (wait_for_reader, "loop.add_reader", "use loop.sock_recv"),
+        (lambda: socket.socket().recv(1), "socket.recv", "use loop.sock_recv"),
+        (lambda: socket.socket().connect(("localhost", 1)), "socket.connect", "use loop.sock_connect"),
+        (lambda: socket.socket(type=socket.SOCK_DGRAM), "socket.socket without TCP", "SOCK_STREAM"),
+        (lambda: socket.socket(socket.AF_UNIX), "socket.socket without TCP", "AF_INET"),
+        (lambda: socket.socket(fileno=1 << 20), r"socket.socket\(fileno=…\)", "open a socket"),
+        (lambda: socket.socketpair(socket.AF_UNIX), "socket.socketpair", "asyncio.Queue"),
+        (Derived, "a subclass of socket.socket", "use socket.socket itself"),
         (run_command, "loop.subprocess_exec", "replace the command"),
         (listen_at_unix_socket, "loop.create_unix_server", "only TCP"),
     ],
@@ -498,6 +509,37 @@ def test_programs_can_connect_over_tls(certificate: Path, upgrades: bool) -> Non
         if not upgrades:
             with pytest.raises(ssl.SSLCertVerificationError):
                 await asyncio.open_connection("till", 443, ssl=ssl.create_default_context())
+
+    passes(speak)
+
+
+def test_sockets_of_programs_can_connect_over_tls(certificate: Path) -> None:
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(certificate, str(certificate) + ".key")
+    trusting = ssl.create_default_context(cafile=str(certificate))
+
+    async def speak(world: SimulatedWorld) -> None:
+        async def till(_: str) -> None:
+            loop = asyncio.get_running_loop()
+            with socket.create_server(("0.0.0.0", 443)) as listener:
+                listener.setblocking(False)
+                accepted = (await loop.sock_accept(listener))[0]
+                reader = asyncio.StreamReader()
+                protocol = asyncio.StreamReaderProtocol(reader)
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=serving)
+                transport.write(await reader.readline() * 10_000)
+                transport.close()
+                await asyncio.sleep(60)
+
+        world.start("till", till)
+        await asyncio.sleep(1)
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, ("till", 443))
+            reader, writer = await asyncio.open_connection(sock=sock, ssl=trusting, server_hostname="till")
+            writer.write(b"paid\n")
+            assert await reader.read() == b"paid\n" * 10_000
+            writer.close()
 
     passes(speak)
 

@@ -31,6 +31,7 @@ from zabka.simulation.engine.c_clients import CClients
 from zabka.simulation.engine.host_values import stamp_records_of_aiokafka, virtual_values
 from zabka.simulation.engine.program_loop import ProgramLoop, Step
 from zabka.simulation.engine.refusal import NotSimulated, not_simulated
+from zabka.simulation.engine.sockets import SimulatedSocket
 from zabka.simulation.engine.virtual_time import Clocked, Turn
 from zabka.simulation.filesystem.aio_files import path_of
 from zabka.simulation.filesystem.process_files import ProcessFiles
@@ -54,7 +55,8 @@ _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
         (os, name, f"os.{name}", _NO_COMMANDS)
         for name in ("system", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve")
     ),
-    (socket.socket, "__init__", "socket.socket", "use asyncio.open_connection, or loop.create_connection"),
+    (socket.socket, "__init__", "a subclass of socket.socket", "use socket.socket itself, and ssl=… for TLS"),
+    (socket, "socketpair", "socket.socketpair", "use asyncio.Queue, or connect to localhost"),
     *(
         (socket, name, f"socket.{name}", _NO_DNS)
         for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo")
@@ -95,6 +97,7 @@ class Isolation:
         clients.guard()
         sys.meta_path.insert(0, clients)
         self._entered.callback(sys.meta_path.remove, clients)
+        self._make_sockets()
         self._replace(os, "open", self._opening(os.open))
         self._replace(os, "close", self._closing(os.close))
         self._replace(signal, "signal", self._setting_signal(signal.signal))
@@ -118,6 +121,15 @@ class Isolation:
                 "a program of this world has started threads outside Python, as clients in C (confluent-kafka) do: "
                 "they run in real time; use aiokafka in a simulated world, or the fixture zabka_cluster"
             )
+
+    def _make_sockets(self) -> None:
+        """Let `socket.socket()` return a SimulatedSocket in a program."""
+        original: Callable[[type], Any] = socket.socket.__new__
+
+        def new(cls: type, *_: Any, **__: Any) -> Any:
+            return original(SimulatedSocket if cls is socket.socket and self._taker() is not None else cls)
+
+        self._replace(socket.socket, "__new__", new)
 
     def _replace(self, owner: Any, attribute: str, replacement: Any) -> None:
         self._entered.callback(setattr, owner, attribute, getattr(owner, attribute))

@@ -40,7 +40,7 @@ _TASKS_SWEPT_AT = 64
 Context_ = dict[str, Any]
 
 
-OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0")
+OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0", "::1", "::")
 """Host names that refer to the machine of the process that uses them."""
 
 
@@ -405,9 +405,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
         """Resolve a machine's name to its address.  An IP address resolves to itself."""
-        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
+        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self.address_of(host), port))]
 
-    def _address_of(self, host: str | bytes | None) -> str:
+    def address_of(self, host: str | bytes | None) -> str:
         """Return the address of the machine with that name, or of this machine if the name is empty.
 
         Raises gaierror if no machine has the name.
@@ -447,7 +447,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         def done(failure: OSError | None) -> None:
             self.call_soon(_settle, opened, failure)
 
-        socket = self.kernel.connect(self._address_of(host), int(port), done)
+        socket = self.kernel.connect(self.address_of(host), int(port), done)
         self.own(socket)
         try:
             await opened
@@ -457,6 +457,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             raise
         protocol = protocol_factory()
         transport = SocketTransport(self, socket, protocol)
+        await self._begun(transport)
+        return transport, protocol
+
+    async def _begun(self, transport: SocketTransport) -> None:
+        """Wait until the protocol of a new transport has been called."""
         begun = self.create_future()
         self.call_soon(_settle, begun, None)
         try:
@@ -464,7 +469,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         except BaseException:
             transport.close()
             raise
-        return transport, protocol
 
 
 def _settle(future: asyncio.Future[None], failure: OSError | None) -> None:

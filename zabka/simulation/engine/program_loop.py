@@ -9,41 +9,50 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
 from zabka.simulation.engine.host_values import stamp_records_of_aiokafka
 from zabka.simulation.engine.loop import ProcessLoop
 from zabka.simulation.engine.refusal import LIBRARIES, not_simulated
+from zabka.simulation.engine.sockets import SimulatedSocket
 from zabka.simulation.engine.tls import Tls
-from zabka.simulation.engine.transports import SocketServer
+from zabka.simulation.engine.transports import SocketServer, SocketTransport
 from zabka.simulation.filesystem import aio_files
 from zabka.simulation.filesystem.process_files import ProcessFiles
 
 _LOG = logging.getLogger("asyncio")
-_NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
+_NO_READINESS = "use loop.sock_recv and loop.sock_sendall, or streams: asyncio.open_connection"
+_NO_HOST_SOCKETS = "pass a socket that this program has opened with socket.socket"
 _ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
 _NO_COMMANDS = "replace the command in the test"
 _NO_FACTORY = "tasks are made by the loop, which numbers them"
 _NO_SUCH_FILES = "open the file by its path, or use another function of aiofiles.os"
+_NO_SENDFILE = "read the file, and write its bytes"
 _NO_PIPES = "pipes are not simulated: replace them in the test"
 _REFUSED: dict[str, str] = {
     **dict.fromkeys(
         (
-            "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendto",
-            "sock_connect", "sock_accept", "sock_sendfile", "connect_accepted_socket", "add_reader", "remove_reader",
-            "add_writer", "remove_writer", "sendfile",
+            "create_datagram_endpoint", "create_unix_connection", "create_unix_server", "sock_recvfrom",
+            "sock_recvfrom_into", "sock_sendto",
         ),
-        _NO_SOCKETS,
+        _ONLY_TCP,
     ),
-    **dict.fromkeys(("create_datagram_endpoint", "create_unix_connection", "create_unix_server"), _ONLY_TCP),
+    **dict.fromkeys(("add_reader", "add_writer"), _NO_READINESS),
+    **dict.fromkeys(("sock_sendfile", "sendfile"), _NO_SENDFILE),
     **dict.fromkeys(("subprocess_exec", "subprocess_shell"), _NO_COMMANDS),
     "set_task_factory": _NO_FACTORY,
     **dict.fromkeys(("connect_read_pipe", "connect_write_pipe"), _NO_PIPES),
 }  # fmt: skip
 """Event loop methods that a world cannot simulate, each with the alternative that the error message names."""
+FIRST_SOCKET = 1 << 24
+"""Sockets have larger numbers than simulated files and than descriptors of the host."""
+
+Begin = Callable[[Callable[[], asyncio.BaseProtocol]], Awaitable[tuple[asyncio.Transport, asyncio.BaseProtocol]]]
+"""Opens a connection, or uses an open one, with a protocol that it gets from the given factory."""
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -84,6 +93,7 @@ class ProgramLoop(ProcessLoop):
     _program = ""
     _stamps_records = False
     _debugs = False
+    _sockets = 0
     slow_callback_duration = 0.1
     """Seconds of virtual time after which a turn is reported in debug mode."""
 
@@ -188,16 +198,51 @@ class ProgramLoop(ProcessLoop):
         ssl_shutdown_timeout: float | None = None,
         **_: Any,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Open a connection, with TLS if `ssl` is given.  Raises OSError."""
-        if sock is not None:
-            raise not_simulated("create_connection(sock=…)", _NO_SOCKETS)
+        """Open a connection, or use the connection of `sock`, with TLS if `ssl` is given.  Raises OSError."""
+        if sock is None:
+            begin: Begin = partial(super().create_connection, host=host, port=port)
+        else:
+            begin = partial(self._use, self._given(sock, "create_connection(sock=…)", host, port))
         if not ssl:
-            return await super().create_connection(protocol_factory, host, port)
-        inner, waiter = protocol_factory(), self.create_future()
+            return await begin(protocol_factory)
+        if sock is not None and server_hostname is None:
+            raise ValueError("You must set server_hostname when using ssl without a host")
         tls = Tls(ssl, str(host) if server_hostname is None else server_hostname, ssl_handshake_timeout,
                   ssl_shutdown_timeout)  # fmt: skip
-        outer = tls.protocol(self, inner, waiter, is_server=False)
-        transport, _protocol = await super().create_connection(lambda: outer, host, port)
+        return await self._encrypted(tls, protocol_factory, begin, is_server=False)
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        sock: Any,
+        *,
+        ssl: Any = None,
+        ssl_handshake_timeout: float | None = None,
+        ssl_shutdown_timeout: float | None = None,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Use the connection of a socket that `sock_accept` returned, with TLS if `ssl` is given.  Raises OSError."""
+        begin: Begin = partial(self._use, self._given(sock, "loop.connect_accepted_socket"))
+        if not ssl:
+            return await begin(protocol_factory)
+        tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
+        return await self._encrypted(tls, protocol_factory, begin, is_server=True)
+
+    async def _use(
+        self, sock: SimulatedSocket, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Return a transport for the connection of a socket."""
+        connection = sock.connection()
+        protocol = protocol_factory()
+        sock.transport = transport = SocketTransport(self, connection, protocol)
+        await self._begun(transport)
+        return transport, protocol
+
+    async def _encrypted(
+        self, tls: Tls, protocol_factory: Callable[[], asyncio.BaseProtocol], begin: Begin, *, is_server: bool
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        inner, waiter = protocol_factory(), self.create_future()
+        outer = tls.protocol(self, inner, waiter, is_server=is_server)
+        transport, _protocol = await begin(lambda: outer)
         try:
             await waiter
         except BaseException:
@@ -218,18 +263,75 @@ class ProgramLoop(ProcessLoop):
         start_serving: bool = True,
         **_: Any,
     ) -> SocketServer:
-        """Listen at a port on this machine's only address, with TLS if `ssl` is given.  Raises OSError."""
-        if sock is not None:
-            raise not_simulated("create_server(sock=…)", _NO_SOCKETS)
-        if ssl is None:
-            return await super().create_server(protocol_factory, host, port, start_serving=start_serving)
-        tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
-        return await super().create_server(
-            lambda: tls.protocol(self, protocol_factory(), None, is_server=True),
-            host,
-            port,
-            start_serving=start_serving,
-        )
+        """Listen at a port on this machine's only address, or with `sock`; with TLS if `ssl` is given.
+
+        Raises OSError.
+        """
+        factory = protocol_factory
+        if ssl is not None:
+            tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
+            factory = lambda: tls.protocol(self, protocol_factory(), None, is_server=True)  # noqa: E731
+        if sock is None:
+            return await super().create_server(factory, host, port, start_serving=start_serving)
+        given = self._given(sock, "create_server(sock=…)", host, port)
+        return SocketServer(self, 0, factory, starts=start_serving, sock=given)
+
+    # -- sockets -----------------------------------------------------------------------------------------------------
+
+    def new_descriptor(self) -> int:
+        """Return a number that no other socket of the program has, and no file of the host."""
+        self._sockets += 1
+        return FIRST_SOCKET + self._sockets
+
+    def _given(self, sock: Any, call: str, host: Any = None, port: Any = None) -> SimulatedSocket:
+        """Return the socket that a program has given to a transport or server."""
+        if host is not None or port is not None:
+            raise ValueError("host/port and sock can not be specified at the same time")
+        if not isinstance(sock, SimulatedSocket):
+            raise not_simulated(call, _NO_HOST_SOCKETS, frames=3)
+        sock.setblocking(False)
+        sock.check_usable_by(self)
+        return sock
+
+    def _socket(self, sock: Any, call: str) -> SimulatedSocket:
+        """Return the socket that a program has given to a method of the loop."""
+        if not isinstance(sock, SimulatedSocket):
+            raise not_simulated(f"loop.{call}", _NO_HOST_SOCKETS, frames=3)
+        sock.check_usable_by(self)
+        return sock
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Connect a socket to an address, or to a machine's name.  Raises OSError."""
+        await self._socket(sock, "sock_connect").open(address)
+
+    async def sock_accept(self, sock: Any) -> tuple[SimulatedSocket, Any]:
+        """Wait for a connection; return its socket, and the address of the other end.  Raises OSError."""
+        return await self._socket(sock, "sock_accept").next_connection()
+
+    async def sock_recv(self, sock: Any, nbytes: int) -> bytes:
+        """Wait for bytes, and return up to `nbytes` of them; no bytes at the end of the stream.  Raises OSError."""
+        return await self._socket(sock, "sock_recv").read(nbytes)
+
+    async def sock_recv_into(self, sock: Any, buf: Any) -> int:
+        """Wait for bytes, write them to `buf`, and return their number.  Raises OSError."""
+        view = memoryview(buf).cast("B")
+        data = await self._socket(sock, "sock_recv_into").read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    async def sock_sendall(self, sock: Any, data: Any) -> None:
+        """Send all bytes, and wait while the send buffer is full.  Raises OSError."""
+        await self._socket(sock, "sock_sendall").write(data)
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Return False: no descriptor has a reader."""
+        return False
+
+    def remove_writer(self, fd: Any) -> bool:
+        """Return False: no descriptor has a writer."""
+        return False
+
+    # -- TLS ---------------------------------------------------------------------------------------------------------
 
     async def start_tls(
         self,

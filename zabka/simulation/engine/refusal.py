@@ -16,9 +16,9 @@ class NotSimulated(RuntimeError):
     """A program called a function that a world cannot simulate."""
 
 
-def not_simulated(name: str, instead: str) -> NotSimulated:
-    """Return the exception for a call of `name` two stack frames up; `instead` is the alternative to use."""
-    place = _place(sys._getframe(2))
+def not_simulated(name: str, instead: str, *, frames: int = 2) -> NotSimulated:
+    """Return the exception for a call of `name`, `frames` stack frames up; `instead` is the alternative to use."""
+    place = _place(sys._getframe(frames))
     return NotSimulated(f"{name} at {place} does not work in a simulated world: {instead}")
 
 

@@ -213,24 +213,36 @@ class Kernel:
         """Returns the time in µs that the machine's process has spent in its current turn."""
         self.listeners: dict[int, Listener] = {}
         self._sockets: dict[tuple[int, str, int], Socket] = {}
+        self._given_ports: set[tuple[int, str, int]] = set()
         self._next_port = FIRST_EPHEMERAL_PORT
 
     def listen(self, port: int, on_waiting: Callable[[], None]) -> Listener:
         """Listen on a port, or on any free port if it is 0.  Raises OSError."""
-        port = port or self._free_port()
+        port = port or self.free_port()
         if port in self.listeners:
             raise os_error(errno.EADDRINUSE)
         listener = self.listeners[port] = Listener(self, port, on_waiting)
         return listener
 
-    def connect(self, address: str, port: int, on_done: Callable[[OSError | None], None]) -> Socket:
-        """Start to connect.  `on_done` is called with None when the connection is established, or with the error."""
-        socket = Socket(self, self._free_port(), address, port)
+    def connect(
+        self, address: str, port: int, on_done: Callable[[OSError | None], None], *, from_port: int = 0
+    ) -> Socket:
+        """Start to connect, from any free port if `from_port` is 0.
+
+        `on_done` is called with None when the connection is established, or with the error.  Raises OSError if an
+        earlier connection was between the same two ports, because its segments could arrive at the new connection.
+        """
+        if from_port:
+            if (from_port, address, port) in self._given_ports:
+                raise os_error(errno.EADDRNOTAVAIL)
+            self._given_ports.add((from_port, address, port))
+        socket = Socket(self, from_port or self.free_port(), address, port)
         self._sockets[socket.key] = socket
         socket.open(on_done)
         return socket
 
-    def _free_port(self) -> int:
+    def free_port(self) -> int:
+        """Return a port that no connection of this kernel has used."""
         # Never reuse a port, so that segments of an old connection cannot arrive at a new connection.
         self._next_port += 1
         return self._next_port
@@ -333,7 +345,7 @@ class Socket:
 
         Raises OSError if the connection has failed.
         """
-        if self.is_gone or self.failure is not None:
+        if self.is_gone or self._is_closed or self.failure is not None:
             raise self.failure or os_error(errno.EPIPE)
         taken = min(len(data), SEND_BUFFER - len(self._out))
         self._was_full = taken < len(data)

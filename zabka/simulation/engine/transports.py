@@ -106,6 +106,8 @@ class SocketTransport(asyncio.Transport):
         self._ends = False
         self._lost_due = False
         self._saw_end = False
+        self.is_lost = False
+        """Whether the connection is closed."""
         loop.own(socket)
         socket.on_readable, socket.on_writable = self._on_readable, self._on_writable
         loop.call_soon(protocol.connection_made, self)
@@ -310,6 +312,7 @@ class SocketTransport(asyncio.Transport):
         finally:
             self._socket.close()
             self._loop.disown(self._socket)
+            self.is_lost = True
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Make `protocol` the protocol of this connection."""
@@ -321,22 +324,50 @@ class SocketTransport(asyncio.Transport):
         return protocol
 
 
+class ListeningSocket(Closable, Protocol):
+    """A socket that a program has opened for a server."""
+
+    def getsockname(self) -> Any:
+        """Return the address and the port to listen on."""
+        ...
+
+    def listen_for(self, on_waiting: Callable[[], None]) -> Listener:
+        """Listen; `on_waiting` is called when a connection waits.  Raises OSError."""
+        ...
+
+
 class SocketServer(asyncio.AbstractServer):
-    """A listening port of a process."""
+    """A listening port of a process.  If `sock` is given, the server listens with this socket, and closes it."""
 
     def __init__(
-        self, loop: Owner, port: int, factory: Callable[[], asyncio.BaseProtocol], *, starts: bool = True
+        self,
+        loop: Owner,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        starts: bool = True,
+        sock: ListeningSocket | None = None,
     ) -> None:
         self._loop = loop
         self._factory = factory
-        self._listener: Listener | None = loop.kernel.listen(port, self._on_waiting)
-        self._port = self._listener.port
+        self._sock = sock
+        self._port = port if sock is None else sock.getsockname()[1]
+        self._listener: Listener | None = None
+        if starts or sock is None:
+            self._listen()
         self._is_closed = False
         self.sockets = (SocketView((loop.kernel.address, self._port), None),)
         self._forever: asyncio.Future[None] | None = None
-        loop.own(self._listener)
         if not starts:
             self._stop_listening()
+
+    def _listen(self) -> None:
+        if self._sock is None:
+            listener = self._loop.kernel.listen(self._port, self._on_waiting)
+        else:
+            listener = self._sock.listen_for(self._on_waiting)
+        self._listener, self._port = listener, listener.port
+        self._loop.own(listener)
 
     def _on_waiting(self) -> None:
         self._loop.call_soon(self._accept)
@@ -351,6 +382,8 @@ class SocketServer(asyncio.AbstractServer):
         """Stop listening; accepted connections stay open."""
         self._is_closed = True
         self._stop_listening()
+        if self._sock is not None:
+            self._sock.close()
         if self._forever is not None and not self._forever.done():
             self._forever.cancel()
 
@@ -366,8 +399,7 @@ class SocketServer(asyncio.AbstractServer):
     async def start_serving(self) -> None:
         """Listen, if the server was created with `start_serving=False`.  Raises OSError if the port is in use."""
         if self._listener is None and not self._is_closed:
-            self._listener = self._loop.kernel.listen(self._port, self._on_waiting)
-            self._loop.own(self._listener)
+            self._listen()
 
     async def serve_forever(self) -> None:
         """Wait until cancelled, or until the server is closed.  Raises RuntimeError if it is closed already."""
