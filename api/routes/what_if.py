@@ -52,7 +52,7 @@ async def _broker_settings(service: Services, broker_id: int) -> dict[str, str]:
     return {}
 
 
-@router.get("/what-if/{id}", summary="The answer to a what-if question", responses=responses(404))
+@router.get("/what-if/{id}", summary="The answer to a what-if question", responses=responses(404, 422))
 async def get_what_if(id: str, service: Service) -> WhatIf:
     """Return the distribution over the futures that have ended so far."""
     return service.forecasts.get(id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -50,7 +51,7 @@ from zabka.kafka.client.topic_reading import TopicReading
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
-NO_JOBS = ("/nonexistent",)
+NO_JOBS = (sys.executable, "-c", "")
 FOLLOWED_S = 30.0
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 

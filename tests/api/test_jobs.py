@@ -148,7 +148,7 @@ def test_jobs_do_not_inherit_options_from_the_environment(tmp_path: Path, monkey
 
 
 def test_missing_program_is_reported(tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
+    with Server(tmp_path, job_argv=("/nonexistent",)) as server:
         answer = send(server, "POST", "/audit")
     assert (answer.status_code, "cannot be started" in answer.json()["detail"]) == (503, True)
 

@@ -185,9 +185,11 @@ def test_page_can_be_used_with_only_the_keyboard(page: Page, server: PageServer)
             break
     assert [name for name in met if name in expected] == expected
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.ariaLabel") == "Pause peer 1"
+    items = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        items.append(page.evaluate("document.activeElement.ariaLabel"))
+    assert items[1:] == ["Stop peer 1", "Pause peer 1"]
     page.keyboard.press("Enter")
 
     expect(card(page, "Peer 1")).to_contain_text("paused")

@@ -20,6 +20,7 @@ LAYERS = (
     ("checkers",),
     ("cluster",),
     ("workloads",),
+    ("mirror",),
     ("faults",),
     ("seeds",),
     ("steps",),
