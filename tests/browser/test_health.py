@@ -46,6 +46,8 @@ def test_unreachable_api_is_unhealthy_and_disables_all_actions(watched: Watched,
     expect(button(page, "Start producer")).to_be_enabled()
     turn_to(page, "Table")
     expect(button(page, "Kill broker 2")).to_be_enabled()
+    # The tab's files are loaded once this button is there. (The panel at the side has a Kill button as well.)
+    expect(button(page, "Elect the preferred leaders of orders")).to_be_enabled()
 
     server.stop()
     # The connection is refused, so the page knows immediately that the API is down. It need not wait for a timeout.
