@@ -128,7 +128,7 @@ def test_unusable_marker_argument_is_rejected(tmp_path: Path) -> None:
         "    pass\n"
     )
     output = run_pytest(tmp_path, "test_mine.py", code=1)
-    assert "the marker takes advertised, brokers, peers, ports, seed, settings, by name: not zabka(5)" in output
+    assert "the marker takes advertised, brokers, peers, ports, secure, seed, settings, by name: not zabka(5)" in output
     assert "not zabka(peer=5)" in output
     assert "2 errors" in output
 

@@ -245,12 +245,6 @@ def start_thread() -> None:
     threading.Thread(target=print).start()
 
 
-def open_socket() -> None:
-    import socket
-
-    socket.socket()
-
-
 def run_command() -> None:
     import subprocess
 
@@ -261,7 +255,6 @@ def run_command() -> None:
     ("call", "named", "instead"),
     [
         (start_thread, "threading.Thread.start", "asyncio tasks"),
-        (open_socket, "socket.socket", "asyncio.open_connection"),
         (run_command, "subprocess.Popen", "replace the command"),
     ],
 )
