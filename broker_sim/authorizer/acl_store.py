@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
+from zabka.broker_sim.change_follower import ChangeFollower
 from zabka.broker_sim.refusals import Refused
-from zabka.ensemble.client.service import Create, Delete, Op, SetData, WatchEvent
-from zabka.ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError, error_for
-from zabka.ensemble.ports import Future, Runtime
+from zabka.ensemble.client.service import Create, Delete, Op, SetData
+from zabka.ensemble.errors import ErrorCode, error_for
+from zabka.ensemble.ports import Runtime
 from zabka.kafka.acls import (
     PATTERN_TYPES,
     RESOURCE_TYPES,
@@ -51,19 +52,16 @@ class _Stored(NamedTuple):
     """Version of the znode, or -1 if it does not exist."""
 
 
-class AclStore:
+class AclStore(ChangeFollower):
     """Reads, writes and follows the znodes of ACLs. `log_line` reports znodes that cannot be decoded."""
 
     def __init__(self, zk: Zk, runtime: Runtime, assign: Assign, log_line: Callable[[str], None]) -> None:
+        super().__init__(runtime)
         self._zk = zk
-        self._runtime = runtime
         self._assign = assign
         self._log_line = log_line
         self._known: dict[ResourcePattern, None] = {}
         self._last_change: dict[PatternType, str] = dict.fromkeys(PATTERN_TYPES, "")
-        self._wake: Future[None] | None = None
-        self._dirty = True
-        self._reload = True
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
@@ -192,40 +190,11 @@ class AclStore:
 
     # ---- following --------------------------------------------------------------------------------------------
 
-    def reload_later(self) -> None:
-        """Make `follow` set its watches and read all entries again, because a new session has begun."""
-        self._reload = True
-        self._wake_up()
+    async def _process_changes(self) -> None:
+        for kind in PATTERN_TYPES:
+            await self._process_changes_of(kind)
 
-    async def follow(self) -> None:
-        """Watch for change notifications and read the changed patterns, until cancelled."""
-        while True:
-            while not self._dirty and not self._reload:
-                self._wake = self._runtime.future()
-                await self._wake
-                self._wake = None
-            self._dirty = False
-            try:
-                if self._reload:
-                    await self.load()
-                for kind in PATTERN_TYPES:
-                    await self._process_changes(kind)
-            except SessionExpired:
-                # Try again when the next session is open; `reload_later` is called then.
-                continue
-            except ZooKeeperError:
-                self._reload = True
-                await self._runtime.sleep(1_000)
-
-    def _on_change(self, event: WatchEvent) -> None:
-        self._dirty = True
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def _process_changes(self, kind: PatternType) -> None:
+    async def _process_changes_of(self, kind: PatternType) -> None:
         zk, service = self._zk, self._zk.service
         changes = await self._changes(kind)
         if not changes or changes[-1] <= self._last_change[kind]:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import unquote
 
+from zabka.broker_sim.change_follower import ChangeFollower
 from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, HIDDEN, KafkaConfig, dynamic_key, is_password
 from zabka.broker_sim.configs.config_def import ConfigError, Value, render
 from zabka.broker_sim.configs.credential_cache import CredentialCache
 from zabka.broker_sim.configs.listeners import listener_key
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
-from zabka.ensemble.client.service import WatchEvent
-from zabka.ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
+from zabka.ensemble.errors import ErrorCode, ZooKeeperError
 from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import ConfigChanged
 from zabka.kafka.ports import Emit
@@ -34,7 +34,7 @@ READ_AHEAD_MS_MAX = 2_000
 _AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
 
 
-class EntityConfigs:
+class EntityConfigs(ChangeFollower):
     """Caches the overrides of every topic, of this broker and of all brokers, the quotas of clients, and credentials.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
@@ -44,8 +44,8 @@ class EntityConfigs:
     def __init__(
         self, zk: Zk, runtime: Runtime, config: KafkaConfig, emit: Emit, changed: Callable[[str], None]
     ) -> None:
+        super().__init__(runtime)
         self._zk = zk
-        self._runtime = runtime
         self._config = config
         self._emit = emit
         self._changed = changed
@@ -54,9 +54,6 @@ class EntityConfigs:
         self._overrides: dict[str, dict[str, str]] = {}
         self._beneath: dict[str, str] = {}
         self._last_change = ""
-        self._wake: Future[None] | None = None
-        self._dirty = True
-        self._reload = True
 
     # ---- values -----------------------------------------------------------------------------------------------
 
@@ -213,38 +210,6 @@ class EntityConfigs:
         }
 
     # ---- following --------------------------------------------------------------------------------------------
-
-    def reload_later(self) -> None:
-        """Make `follow` set its watches and read all overrides again, because a new session has begun."""
-        self._reload = True
-        self._wake_up()
-
-    async def follow(self) -> None:
-        """Watch for change notifications and apply the changes, until cancelled."""
-        while True:
-            while not self._dirty and not self._reload:
-                self._wake = self._runtime.future()
-                await self._wake
-                self._wake = None
-            self._dirty = False
-            try:
-                if self._reload:
-                    await self.load()
-                await self._process_changes()
-            except SessionExpired:
-                # Try again when the next session is open; `reload_later` is called then.
-                continue
-            except ZooKeeperError:
-                self._reload = True
-                await self._runtime.sleep(1_000)
-
-    def _on_change(self, event: WatchEvent) -> None:
-        self._dirty = True
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
     async def _process_changes(self) -> None:
         zk, service = self._zk, self._zk.service
