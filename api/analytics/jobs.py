@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 @dataclass
 class _Running:
-    """A child process, or one that has ended."""
+    """A child process, which runs or has ended."""
 
     process: asyncio.subprocess.Process
     command: str

@@ -65,7 +65,7 @@ function distribution(forecast, spoken) {
     ${stuck.length ? html`<ul class="stuck" aria-label="Partitions that wait for ${spoken}">${stuck.map(([name, count]) => html`<li>${icon("warn")} <b>${name}</b> is not writable until ${spoken} returns${
       count < futures ? `, in ${count} of ${futures}` : ""}</li>`)}</ul>` : nothing}
     ${forecast.problems ? html`<p class="bad">${icon("bad")} An invariant is violated in ${plural(forecast.problems, "future")}: please report this.</p>` : nothing}
-    <details><summary>What the futures do not have</summary><ul>${forecast.limits.map((limit) => html`<li>${limit}</li>`)}</ul></details>`;
+    <details><summary>Not included in the forecast</summary><ul>${forecast.limits.map((limit) => html`<li>${limit}</li>`)}</ul></details>`;
 }
 
 /** A distribution of times in words. @param {Times} found @param {number} futures */
