@@ -176,3 +176,16 @@ def test_acknowledgement_of_a_fenced_producer_is_a_violation() -> None:
     assert rules(history) == [FENCED]
     history.started("id", (4, 0))
     assert history.newest("id") == (4, 0)
+
+
+@pytest.mark.parametrize(("proven", "found"), [(True, [KEPT]), (False, [])])
+def test_commit_without_a_proof_of_its_end_may_be_lost(proven: bool, found: list[str]) -> None:
+    history = TransactionHistory()
+    an_attempt(history, Outcome.COMMITTED, True, a=OUT)
+    attempt = an_attempt(history, Outcome.UNKNOWN, True, b=OUT)
+    if proven:
+        history.ended(attempt)
+    else:
+        history.unproven(attempt)
+    history.read_back = {OUT: {0: "a"}}
+    assert rules(history) == found

@@ -16,7 +16,15 @@ from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batc
 from zabka.kafka.record_batch import TRANSACTIONAL, Record, build_batch
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 from zabka.simulation.checkers.transaction_history import Attempt
-from zabka.simulation.checkers.transaction_logs import AGREE, EPOCHS, ON_DISKS, STABLE, TransactionLogs, ended_records
+from zabka.simulation.checkers.transaction_logs import (
+    AGREE,
+    EPOCHS,
+    ON_DISKS,
+    STABLE,
+    Decision,
+    TransactionLogs,
+    ended_records,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS, STATE = TopicPartition("__consumer_offsets", 0), TopicPartition("__transaction_state", 0)
@@ -57,6 +65,9 @@ def decision(state: int, epoch: int = 0) -> bytes:
 def log_of(batches: Sequence[bytes]) -> bytes:
     """Return the batches as a log, with increasing base offsets."""
     return b"".join(offset.to_bytes(8) + batch[8:] for offset, batch in enumerate(batches))
+
+
+COMMITTED, ABORTED = Decision("x", 1, 0, True), Decision("x", 1, 0, False)
 
 
 class Court:
@@ -192,13 +203,28 @@ def test_acknowledged_transaction_commit_must_be_on_all_disks(
     replicas: Sequence[Sequence[bytes]], forgiven: Sequence[str], found: list[str]
 ) -> None:
     court = Court(*({STATE: batches} for batches in replicas), forgiven=forgiven)
-    court.logs.was_committed("x", (1, 0))
+    assert court.logs.is_proven(COMMITTED, coordinator=1)
     assert court.said() == found
+
+
+def test_acknowledged_transaction_abort_must_be_on_all_disks() -> None:
+    court = Court({STATE: (decision(3),)}, {STATE: (decision(2),)})
+    assert court.logs.is_proven(ABORTED, coordinator=1)
+    assert court.said() == [ON_DISKS]
 
 
 def test_second_commit_of_a_producer_needs_a_second_decision() -> None:
     court = Court({STATE: (decision(2),)})
-    court.logs.was_committed("x", (1, 0))
+    assert court.logs.is_proven(COMMITTED, coordinator=1)
     assert court.said() == []
-    court.logs.was_committed("x", (1, 0))
+    assert court.logs.is_proven(COMMITTED, coordinator=1)
     assert court.said() == [ON_DISKS]
+
+
+@pytest.mark.parametrize(("acknowledged", "found"), [(COMMITTED, []), (ABORTED, [ON_DISKS])])
+def test_former_coordinator_can_repeat_an_earlier_reply(acknowledged: Decision, found: list[str]) -> None:
+    court = Court({STATE: (decision(2),)})
+    assert court.logs.is_proven(COMMITTED, coordinator=1)
+    # Broker 2 does not lead the partition any more. It knows of a commit, and of no abort.
+    assert court.logs.is_proven(acknowledged, coordinator=2) is bool(found)
+    assert court.said() == found

@@ -16,7 +16,8 @@ ANOMALIES the dependencies between transactions, and the consumers' reads, show 
           `transaction_anomalies`
 
 If a partition lost records in a way that Kafka allows (`ReplicationAudit.forgiven`), transactions that depend on it are
-not checked: those with a record in it, and those whose coordinator or group stores its state in it.
+not checked: those with a record in it, and those whose coordinator or group stores its state in it.  The same holds for
+transactions whose end was acknowledged by a former coordinator (see `transaction_logs`).
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Attempt:
     """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
+    is_unproven: bool = False
+    """Whether a former coordinator acknowledged the end: the transaction may still be open."""
     began: int = 0
     """Position of the transaction's start in this history's sequence of observations.
 
@@ -132,6 +135,10 @@ class TransactionHistory:
     def ending(self, attempt: Attempt, *, commit: bool) -> None:
         """Record that the producer is about to request the end of a transaction."""
         attempt.is_commit_asked, attempt.asked, attempt.outcome = commit, next(self._places), Outcome.UNKNOWN
+
+    def unproven(self, attempt: Attempt) -> None:
+        """Record that a former coordinator acknowledged the end of the transaction."""
+        attempt.is_unproven = True
 
     def ended(self, attempt: Attempt) -> None:
         """Record that the coordinator acknowledged the end of the transaction that the producer requested."""
@@ -199,13 +206,16 @@ class TransactionHistory:
     # ---- final checks ----------------------------------------------------------------------------------------------
 
     def violations(self, is_excused: IsExcused) -> list[str]:
-        """Return all violations, except those of transactions that depend on a partition that `is_excused` exempts."""
+        """Return all violations, except those of transactions that cannot be checked.
+
+        These depend on a partition that `is_excused` exempts, or their end is unproven.
+        """
         found = [(rule, detail, attempt) for rule, detail, attempt in self._wrong]
         found += self._not_whole()
         told = [
             f"{rule}: {detail}"
             for rule, detail, attempt in found
-            if not is_excused(attempt.partitions, attempt.transactional_id)
+            if not attempt.is_unproven and not is_excused(attempt.partitions, attempt.transactional_id)
         ]
         return told + list(self._miscounted(is_excused)) + list(self._anomalies(is_excused))
 
@@ -230,12 +240,14 @@ class TransactionHistory:
     def _miscounted(self, is_excused: IsExcused) -> Iterator[str]:
         """Yield inputs that the output does not count exactly once, or that contradict the group's committed offsets.
 
-        Checks nothing if `is_excused` exempts a partition of any loop: such a loop can repeat or skip inputs.
+        Check nothing if one transaction of a loop cannot be checked: such a loop can repeat or skip inputs.
         """
         loops = [attempt for attempt in self.attempts if attempt.inputs]
         inputs = self._inputs(loops)
         sources = [*self.group_offsets, *self.read_back]
-        if not inputs or any(is_excused([*sources, *each.partitions], each.transactional_id) for each in loops):
+        if not inputs or any(
+            each.is_unproven or is_excused([*sources, *each.partitions], each.transactional_id) for each in loops
+        ):
             return
         stored = {value for found in self.read_back.values() for value in found.values()}
         counted = Counter(source for each in loops if each.records.keys() <= stored for source in each.inputs)
@@ -264,7 +276,7 @@ class TransactionHistory:
                 str(each), each.records, each.reads, each.began,
                 each.asked if each.is_commit_asked else None, each.ended if each.is_commit_asked else None,
                 is_aborted=each.outcome is Outcome.ABORTED,
-                is_excused=is_excused(each.partitions, each.transactional_id),
+                is_excused=each.is_unproven or is_excused(each.partitions, each.transactional_id),
             )
             for each in self.attempts
         ]  # fmt: skip

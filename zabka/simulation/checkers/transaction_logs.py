@@ -12,9 +12,14 @@ AGREE     a transaction has the same marker (commit or abort) in all its partiti
 ON_DISKS  when a client receives the reply to EndTxn, all in-sync replicas of `__transaction_state` have the decision in
           their logs
 
+Kafka allows one exception to the last rule.  A broker that was paused while another broker became leader still replies
+for a moment.  If it has an ended transaction of the same producer and epoch, it takes EndTxn for the repeat of an
+earlier request and acknowledges it (TransactionCoordinator.endTransaction; KIP-890, part 2 removes this).  Such a reply
+proves nothing about the transaction.
+
 This module parses the records of `__transaction_state` itself.  A key is its version (2 bytes, 0) and the transactional
 id (a length of 2 bytes and the string).  A value begins with its version (2), the producer id (8) and epoch (2), a
-timeout (4) and the state (1): 2 is PrepareCommit.
+timeout (4) and the state (1): 2 is PrepareCommit, 3 is PrepareAbort.
 """
 
 from __future__ import annotations
@@ -56,7 +61,8 @@ _GROWTH = (e.RecordsAppended, e.HighWatermarkMoved, e.LastStableOffsetMoved, e.L
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _SHORT, _VALUE = struct.Struct(">h"), struct.Struct(">hqhib")
 _OFFSET_COMMIT = struct.Struct(">hqi")
-_PREPARE_COMMIT = 2
+_PREPARED = {2: True, 3: False}
+"""Whether the decision is to commit, by the state in a record."""
 _OFFSET_KEYS = (0, 1)
 
 
@@ -98,15 +104,24 @@ class OpenTransactions(ReplicaLog):
                 self.opened.setdefault(header.producer_id, header.base_offset)
 
 
-class Decisions(ReplicaLog):
-    """Number of PrepareCommit records in one replica, by transactional id, producer id and producer epoch."""
+class Decision(NamedTuple):
+    """The outcome of a producer's transaction: commit or abort."""
 
-    __slots__ = ("commits",)
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
+class Decisions(ReplicaLog):
+    """Number of PrepareCommit and PrepareAbort records in one replica, by producer and outcome."""
+
+    __slots__ = ("counts",)
 
     def again(self) -> None:
         """Discard all counts, to read the log again from its start."""
         super().again()
-        self.commits: Counter[tuple[str, int, int]] = Counter()
+        self.counts: Counter[Decision] = Counter()
 
     def _take(self, data: bytes) -> None:
         super()._take(data)
@@ -114,8 +129,9 @@ class Decisions(ReplicaLog):
             for record in decode_batch(data, at, header):
                 if record.key is not None and record.value is not None:
                     _, producer_id, epoch, _, state = _VALUE.unpack_from(record.value)
-                    if state == _PREPARE_COMMIT:
-                        self.commits[_text(record.key, _SHORT.size), producer_id, epoch] += 1
+                    if state in _PREPARED:
+                        name = _text(record.key, _SHORT.size)
+                        self.counts[Decision(name, producer_id, epoch, _PREPARED[state])] += 1
 
 
 class Ended(NamedTuple):
@@ -178,7 +194,7 @@ class TransactionLogs:
         self._topics = dict.fromkeys((*topics, CONSUMER_OFFSETS))
         self._opened: dict[tuple[int, TopicPartition], OpenTransactions] = {}
         self._decisions: dict[tuple[int, TopicPartition], Decisions] = {}
-        self._acknowledged: Counter[tuple[str, int, int]] = Counter()
+        self._acknowledged: Counter[Decision] = Counter()
         self._changed: dict[tuple[int, TopicPartition], None] = {}
         self._said: dict[tuple[str, TopicPartition], None] = {}
 
@@ -237,29 +253,37 @@ class TransactionLogs:
         log.read()
         return not log.opened and replica.log.last_stable_offset == replica.log.end_offset
 
-    # ---- commit decisions ------------------------------------------------------------------------------------------
+    # ---- decisions -------------------------------------------------------------------------------------------------
 
     def state_partition(self, transactional_id: str) -> TopicPartition:
         """Return the partition that stores the state of a transactional id, by the hash of the id."""
         topic = self._replication.znodes.topics.get(TRANSACTION_STATE)
         return TopicPartition(TRANSACTION_STATE, java_hash(transactional_id) % len(topic.partitions) if topic else 0)
 
-    def was_committed(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """Handle an acknowledged commit: check that all in-sync replicas have its PrepareCommit record."""
-        name, key = self.state_partition(transactional_id), (transactional_id, *producer)
-        self._acknowledged[key] += 1
+    def is_proven(self, decision: Decision, coordinator: int) -> bool:
+        """Handle an acknowledged EndTxn: check that all in-sync replicas have the record of its decision.
+
+        Return False if the reply came from a former coordinator that took the request for a repeat.
+        """
+        name = self.state_partition(decision.transactional_id)
+        self._acknowledged[decision] += 1
         if str(name) in self._replication.forgiven():
-            return
+            return True
         for broker in self._replication.in_sync(name):
             log = self._decisions.setdefault((broker, name), Decisions(self._nodes[broker], str(name)))
             log.read()
             self._checked.note(ON_DISKS)
-            if log.commits[key] < self._acknowledged[key]:
-                self._violated(
-                    ON_DISKS, name,
-                    f"{self._acknowledged[key]} commits of {transactional_id}, producer {producer}, were acknowledged; "
-                    f"broker {broker} has {log.commits[key]}",
-                )  # fmt: skip
+            if log.counts[decision] >= self._acknowledged[decision]:
+                continue
+            if log.counts[decision] and self._replication.znodes.states[name].leader != coordinator:
+                self._acknowledged[decision] -= 1
+                return False
+            self._violated(
+                ON_DISKS, name,
+                f"{self._acknowledged[decision]} of {decision} were acknowledged by broker {coordinator}; "
+                f"broker {broker} has {log.counts[decision]}",
+            )  # fmt: skip
+        return True
 
     # ---- commit and abort markers ----------------------------------------------------------------------------------
 

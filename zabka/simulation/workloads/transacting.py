@@ -35,7 +35,7 @@ from zabka.kafka.record_batch import Record
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.checkers.transaction_history import Attempt, Outcome, TransactionHistory
-from zabka.simulation.checkers.transaction_logs import TransactionLogs
+from zabka.simulation.checkers.transaction_logs import Decision, TransactionLogs
 from zabka.simulation.cluster.client_machine import KafkaProgram, RunKafkaClient
 from zabka.simulation.draws import derive_random
 
@@ -151,10 +151,12 @@ class _Producer(TransactionalProducer):
             return
         self._history.ending(attempt, commit=commit)
         await super().end(commit=commit)
+        coordinator = (await self._coordinator(None)).broker_id
+        if not self._logs.is_proven(Decision(self.transactional_id, *self.producer, commit), coordinator):
+            self._history.unproven(attempt)
+            return
         self._history.ended(attempt)
         self._history.acknowledged(attempt, self.producer, newest, "the end of a transaction")
-        if commit:
-            self._logs.was_committed(self.transactional_id, self.producer)
 
 
 class Transacting:
