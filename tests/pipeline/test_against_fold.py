@@ -136,6 +136,7 @@ def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seed
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_tables_under_clock_skew_equal_the_true_states(seeds: Seeds) -> None:
     seeds.compare()
 

@@ -68,14 +68,14 @@ def test_publishing_to_a_target_that_is_no_topic_is_rejected(tmp_path: Path) -> 
 
 def test_invalid_spark_master_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
-        raise RuntimeError("Could not parse Master URL: 'nonsense'\n\tat org.apache.spark.SparkContext")
+        raise RuntimeError("Could not parse Master URL: 'local[x]'\n\tat org.apache.spark.SparkContext")
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     (tmp_path / "seed-1.jsonl").touch()
-    answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", str(tmp_path), "--master", "nonsense"])
+    answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", str(tmp_path), "--master", "local[x]"])
     assert answer.exit_code == 2
-    assert "no Spark session on nonsense: Could not parse Master URL: 'nonsense'" in " ".join(answer.output.split())
+    assert "no Spark session on local[x]: Could not parse Master URL: 'local[x]'" in " ".join(answer.output.split())
     assert "org.apache.spark" not in answer.output
 
 

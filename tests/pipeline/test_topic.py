@@ -359,6 +359,7 @@ def test_wait_for_missing_topic_records_times_out(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_hadoop_uri_gives_the_same_rows_as_the_local_path(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:

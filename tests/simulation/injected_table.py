@@ -45,13 +45,26 @@ Searches over the states of the protocol find them (`tests/simulation/search/tes
 NOT_SHOWN = ("full disks cut the log",)
 """Bugs that were shown neither by 60 seeds nor by a script."""
 SLOW = (
+    "a leader never steps down",
+    "ack before fsync",
     "commit on a minority",
+    "committed by the leader's log alone",
+    "controllers do not note shutdowns",
+    "coordinators do not read their log",
+    "damaged records are served",
     "high watermark is the leader's log end",
     "log directories are used on after an error",
     "no truncation on fetch",
+    "producers survive a truncation",
     "replicas in failed directories stay in sync",
     "replicas of deleted topics stay",
+    "session ends fire no child watches",
     "unclean elections called clean",
+    "unseen bounces are not fenced",
+    "votes are sent once",
+    "votes with what memory knows",
+    "watches lost on reconnection",
+    "zxids go on across epochs",
     *(bug for bug in injected_transactions.INJECTED if bug != "end is not fenced"),
 )
 """Bugs whose runs take more CPU time than the test suite has."""

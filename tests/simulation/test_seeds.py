@@ -19,9 +19,9 @@ from zabka.simulation.seeds.chaos import CALM, CHAOS
 from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import WorldSettings
 
-SEEDS, SEEDS_IN_THE_SUITE = 36, 6
-SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 6
-SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE = 40, 6
+SEEDS, SEEDS_IN_THE_SUITE = 36, 3
+SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 3
+SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE = 40, 3
 SEEDS_TO_FIND_A_BUG = 200
 
 

@@ -43,6 +43,7 @@ def without_times(line: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("cpu_s", "played_at")}
 
 
+@pytest.mark.long
 def test_worker_processes_return_the_same_rows_in_order() -> None:
     kept: list[bytes] = []
     process_players(2)(RUNS, kept.append)

@@ -10,6 +10,7 @@ import pytest
 
 from zabka.cli import outage_library as cli
 from zabka.simulation.scenarios.core_steps import Expect, Start
+from zabka.simulation.scenarios.decisive import decisive
 from zabka.simulation.scenarios.file_steps import Purge
 from zabka.simulation.scenarios.library import LIBRARY, configured, play
 from zabka.simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
@@ -25,8 +26,14 @@ SERIOUS_BUGS = [
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_scenario_runs_without_problems(name: str) -> None:
-    assert play(LIBRARY[name]).problems == []
+def test_scenario_has_no_problem_and_a_decisive_event(name: str) -> None:
+    """The decisive event of each script comes after its processes have started."""
+    verdict = play(LIBRARY[name])
+    assert verdict.problems == []
+    found = decisive(LIBRARY[name], verdict)
+    assert found.played is not None and found.played > verdict.taken[1].entries
+    if verdict.shown is not None:
+        assert found.outage is not None and found.outage > verdict.shown.taken[1].entries
 
 
 def test_every_serious_bug_has_a_scenario() -> None:

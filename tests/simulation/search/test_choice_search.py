@@ -50,7 +50,8 @@ def found_in(search: ChoiceSearch, runs_max: int) -> Found:
 
 
 @pytest.mark.parametrize(
-    "scenario", ["ensemble", "disks", "swarm", pytest.param("swarm-ensemble", marks=pytest.mark.long)]
+    "scenario",
+    ["ensemble", *(pytest.param(name, marks=pytest.mark.long) for name in ("disks", "swarm", "swarm-ensemble"))],
 )
 def test_recorded_choices_reproduce_the_history_of_the_seed(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), ReplayedSeed(Choices(2))
