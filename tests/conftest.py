@@ -1,8 +1,9 @@
-"""Settings for all tests: garbage collection and Hypothesis."""
+"""Settings for all tests: garbage collection, Hypothesis, and the plugins of child processes."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,16 @@ from hypothesis import settings
 # Set no deadline: on a busy machine, an example can take long without an error.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+
+
+PLUGINS_NOT_IN_CHILDREN = ("schemathesis", "hypothesispytest")
+"""Plugins that a pytest process started by a test does not load: to import them takes most of its time."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Disable plugins in the pytest processes that tests start, but not in the workers of this session."""
+    if not session.config.getoption("numprocesses", None):
+        os.environ.setdefault("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in PLUGINS_NOT_IN_CHILDREN))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -410,6 +410,7 @@ def test_span_can_be_left_out_of_longer_and_several_spans() -> None:
 
 
 def test_pytest_can_run_a_single_seed_and_use_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(IMPATIENT)
     (tmp_path / "test_shop.py").write_text(PROJECT)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
@@ -469,6 +470,7 @@ async def test_shop(world, tmp_path):
 
 
 def test_skip_and_xfail_marks_apply_in_a_child_process(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(IMPATIENT)
     (tmp_path / "test_marks.py").write_text(MARKED)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rsxX", "-p", "no:cacheprovider"], capture_output=True, text=True,
