@@ -28,7 +28,7 @@ EXCUSED = {
     "for s in 1 2 3 10 20": (
         "25 histories take a minute; test_command_in_contributing_writes_the_history_hash_file runs it for one"
     ),
-    ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates ten seeds",
+    ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates four seeds",
     "pip install .": "test_wheel and `make dist` install the wheel into environments of their own",
     "make compose-up": "make test-compose runs it",
     "make compose-down": "make test-compose runs it",
