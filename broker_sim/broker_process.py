@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
+from zabka.ensemble.client.client_tls import client_context
 from zabka.ensemble.client.hosts import parse_hosts, split_host
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
@@ -52,6 +54,7 @@ from zabka.ensemble.runtime.files import HOST, Files
 from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, address_key
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.server.config.tls_stores import BadStore
 from zabka.ensemble.txnlog.files import make_directories
 from zabka.journal.cause import Cause
 from zabka.journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
@@ -228,6 +231,7 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
+        self._ensemble_context = _ensemble_context(config)
         self._client_links = ClientLinks("client", first_client, self._emit)
         self._ledger = FaultLedger()
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._open_connection, self._kafka_tap)
@@ -401,7 +405,7 @@ class BrokerProcess:
     def _coordination(self) -> Client:
         return Client(
             self._config.zookeeper_connect,
-            AsyncioConnector(self._faults, tap=self._client_tap),
+            AsyncioConnector(self._faults, ssl_context=self._ensemble_context, tap=self._client_tap),
             self._runtime,
             session_timeout_ms=self._config.session_timeout_ms,
             name=self._config.node_name,
@@ -501,6 +505,19 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
     return {address: f"peer-{number}" for number, address in enumerate(addresses, 1)}
 
 
+def _ensemble_context(config: KafkaConfig) -> ssl.SSLContext | None:
+    """Return the TLS context of the sessions with the ensemble, or None for plain text. Raises ConfigError."""
+    tls = config.ensemble_tls
+    if tls is None:
+        return None
+    try:
+        return client_context(
+            tls.trusted, tls.own, checks_names=tls.checks_names, versions=tls.versions, ciphers=tls.cipher_suites
+        )
+    except BadStore as bad:
+        raise ConfigError(f"the stores of zookeeper.ssl cannot be used: {bad}") from None
+
+
 async def _identified(config: KafkaConfig) -> KafkaConfig:
     """Return the configuration with a broker id, generated if necessary (broker.id.generation.enable).
 
@@ -515,7 +532,7 @@ async def _next_id(config: KafkaConfig) -> int:
     runtime = AsyncioRuntime(asyncio.get_running_loop())
     client = Client(
         config.zookeeper_connect,
-        AsyncioConnector(),
+        AsyncioConnector(ssl_context=_ensemble_context(config)),
         runtime,
         session_timeout_ms=config.session_timeout_ms,
         name="a new broker",

@@ -26,6 +26,7 @@ from zabka.broker_sim.configs.config_def import (
     render,
     split_list,
 )
+from zabka.broker_sim.configs.ensemble_tls import ENSEMBLE_TLS_KEYS, EnsembleTls, read_ensemble_tls
 from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
 from zabka.broker_sim.configs.listeners import (
     PROTOCOL_MAP,
@@ -157,7 +158,7 @@ _OWN_KEYS = (
 
 
 def _compile_broker_keys() -> dict[str, ConfigKey]:
-    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS, *SASL_KEYS))
+    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS, *SASL_KEYS, *ENSEMBLE_TLS_KEYS))
     for topic_key in TOPIC_KEYS.values():
         name = topic_key.synonym
         if name is not None and name not in keys:
@@ -225,6 +226,8 @@ class KafkaConfig:
     """The TLS configuration of each listener with the security protocol SSL or SASL_SSL, keyed by name."""
     sasl: Mapping[str, SaslKeys]
     """The SASL configuration of each listener with SASL_PLAINTEXT or SASL_SSL, keyed by name."""
+    ensemble_tls: EnsembleTls | None = None
+    """The TLS configuration of the sessions with the ensemble, or None for plain text."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -427,5 +430,6 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         originals=dict(properties),
         tls=read_tls(values, listeners),
         sasl=read_sasl(values, properties, listeners),
+        ensemble_tls=read_ensemble_tls(values),
         warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners)),
     )

@@ -192,4 +192,15 @@ zookeeper.connect The peers, `host:port,…`, with an optional chroot, which the
 zookeeper.connection.timeout.ms How long a broker waits for its first connection at start; unset, the session timeout.
 zookeeper.max.in.flight.requests How many requests to the ensemble may be under way.
 zookeeper.session.timeout.ms The timeout of the broker's session, within the ensemble's limits.
+zookeeper.ssl.cipher.suites The cipher suites towards the ensemble; empty for OpenSSL's default.
+zookeeper.ssl.client.enable Whether the session with the ensemble uses TLS.
+zookeeper.ssl.enabled.protocols The versions of TLS towards the ensemble; empty for `zookeeper.ssl.protocol`.
+zookeeper.ssl.endpoint.identification.algorithm `HTTPS` checks the peer's name in its certificate; empty does not.
+zookeeper.ssl.keystore.location The file with the key and certificate for the ensemble: PEM or PKCS12.
+zookeeper.ssl.keystore.password The password of that file.
+zookeeper.ssl.keystore.type `PEM` or `PKCS12`, if the file's name does not show it.
+zookeeper.ssl.protocol The version of TLS towards the ensemble, unless `zookeeper.ssl.enabled.protocols` is set.
+zookeeper.ssl.truststore.location The file with the authorities that are trusted; unset, the system's.
+zookeeper.ssl.truststore.password The password of that file.
+zookeeper.ssl.truststore.type `PEM` or `PKCS12`, if the file's name does not show it.
 """)

@@ -53,20 +53,8 @@ sasl.mechanism.inter.broker.protocol The SASL mechanism between brokers.
 ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.
 ssl.protocol The version of TLS with which connections are opened; `ssl.enabled.protocols` decides for listeners.
 """,
-    "the sessions with the ensemble speak no TLS": """
+    "zookeeper.ssl.client.enable alone selects TLS": """
 zookeeper.clientCnxnSocket The class of the ZooKeeper client's sockets.
-zookeeper.ssl.cipher.suites The cipher suites towards the ensemble.
-zookeeper.ssl.crl.enable Whether lists of revoked certificates are looked into.
-zookeeper.ssl.enabled.protocols The versions of TLS towards the ensemble.
-zookeeper.ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.
-zookeeper.ssl.keystore.location The file with the key and certificate for the ensemble.
-zookeeper.ssl.keystore.password The password of that file.
-zookeeper.ssl.keystore.type The format of that file.
-zookeeper.ssl.ocsp.enable Whether a responder is asked about certificates.
-zookeeper.ssl.protocol The version of TLS towards the ensemble.
-zookeeper.ssl.truststore.location The file with the certificates that are trusted.
-zookeeper.ssl.truststore.password The password of that file.
-zookeeper.ssl.truststore.type The format of that file.
 """,
     "it belongs to brokers without ZooKeeper": """
 broker.heartbeat.interval.ms How often a broker reports to the controllers of a quorum.

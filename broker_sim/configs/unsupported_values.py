@@ -93,8 +93,11 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "zookeeper.set.acl": Supported(
         ("false",), "Whether Kafka's znodes may be changed by brokers alone.", "znodes are made open to everybody here"
     ),
-    "zookeeper.ssl.client.enable": Supported(
-        ("false",), "Whether the session with the ensemble speaks TLS.", "that session speaks plain text here"
+    "zookeeper.ssl.crl.enable": Supported(
+        ("false",), "Whether lists of revoked certificates are looked into.", "no list is fetched here"
+    ),
+    "zookeeper.ssl.ocsp.enable": Supported(
+        ("false",), "Whether a responder is asked about certificates.", "no responder is asked here"
     ),
 }
 """Broker keys for missing features, with the accepted values."""

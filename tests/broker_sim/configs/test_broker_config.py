@@ -57,7 +57,7 @@ def test_unused_topic_default_logs_a_warning() -> None:
     "line",
     [
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "zookeeper.ssl.client.enable=true",
+        "zookeeper.ssl.crl.enable=true",
         "zookeeper.set.acl=true",
         "create.topic.policy.class.name=com.example.Policy",
         "group.coordinator.rebalance.protocols=classic,consumer",
