@@ -27,6 +27,7 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
+from zabka.broker_sim.configs.tls_keys import StoreKeys
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
@@ -41,7 +42,6 @@ from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
-from zabka.ensemble.client.client_tls import client_context
 from zabka.ensemble.client.hosts import parse_hosts, split_host
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
@@ -54,7 +54,8 @@ from zabka.ensemble.runtime.files import HOST, Files
 from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, address_key
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
-from zabka.ensemble.server.config.tls_stores import BadStore
+from zabka.ensemble.server.config.client_context import client_context
+from zabka.ensemble.server.config.tls_stores import BadStore, Store
 from zabka.ensemble.txnlog.files import make_directories
 from zabka.journal.cause import Cause
 from zabka.journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
@@ -512,10 +513,18 @@ def _ensemble_context(config: KafkaConfig) -> ssl.SSLContext | None:
         return None
     try:
         return client_context(
-            tls.trusted, tls.own, checks_names=tls.checks_names, versions=tls.versions, ciphers=tls.cipher_suites
+            _store(tls.trusted),
+            _store(tls.own),
+            checks_names=tls.checks_names,
+            versions=tls.versions,
+            ciphers=tls.cipher_suites,
         )
     except BadStore as bad:
         raise ConfigError(f"the stores of zookeeper.ssl cannot be used: {bad}") from None
+
+
+def _store(keys: StoreKeys | None) -> Store | None:
+    return None if keys is None else Store(Path(keys.location), keys.kind, keys.password)
 
 
 async def _identified(config: KafkaConfig) -> KafkaConfig:

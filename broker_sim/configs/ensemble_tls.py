@@ -6,20 +6,18 @@ Sources: kafka.server.KafkaConfig.zkClientConfigViaSystemProperties, org.apache.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, list_of, split_list
-from zabka.ensemble.server.config.tls import VERSIONS
-from zabka.ensemble.server.config.tls_stores import Store, kind_of
+from zabka.broker_sim.configs.tls_keys import StoreKeys, store_kind
 
 _S, _LIST, _PASSWORD, _B = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD, ConfigType.BOOLEAN
-_PREFIX = "zookeeper.ssl."
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _ENABLED = "zookeeper.ssl.client.enable"
 ENSEMBLE_TLS_KEYS = (
     ConfigKey("zookeeper.ssl.cipher.suites", _LIST, ""),
     ConfigKey(_ENABLED, _B, False),
-    ConfigKey("zookeeper.ssl.enabled.protocols", _LIST, "", list_of(*VERSIONS)),
+    ConfigKey("zookeeper.ssl.enabled.protocols", _LIST, "", list_of(*_VERSIONS)),
     ConfigKey("zookeeper.ssl.endpoint.identification.algorithm", _S, "HTTPS"),
     ConfigKey("zookeeper.ssl.keystore.location", _S, ""),
     ConfigKey("zookeeper.ssl.keystore.password", _PASSWORD, ""),
@@ -34,8 +32,8 @@ ENSEMBLE_TLS_KEYS = (
 class EnsembleTls(NamedTuple):
     """The TLS configuration of a broker's sessions with the ensemble."""
 
-    trusted: Store | None
-    own: Store | None
+    trusted: StoreKeys | None
+    own: StoreKeys | None
     checks_names: bool
     versions: tuple[str, ...]
     cipher_suites: tuple[str, ...]
@@ -46,9 +44,9 @@ def read_ensemble_tls(values: Mapping[str, Value]) -> EnsembleTls | None:
     if not values[_ENABLED]:
         return None
     protocol = str(values["zookeeper.ssl.protocol"])
-    if protocol not in VERSIONS:
+    if protocol not in _VERSIONS:
         raise ConfigError(
-            f"Invalid value {protocol} for configuration zookeeper.ssl.protocol: choose {' or '.join(VERSIONS)}"
+            f"Invalid value {protocol} for configuration zookeeper.ssl.protocol: choose {' or '.join(_VERSIONS)}"
         )
     return EnsembleTls(
         trusted=_store(values, "truststore"),
@@ -60,13 +58,9 @@ def read_ensemble_tls(values: Mapping[str, Value]) -> EnsembleTls | None:
     )
 
 
-def _store(values: Mapping[str, Value], name: str) -> Store | None:
-    key = f"{_PREFIX}{name}"
+def _store(values: Mapping[str, Value], name: str) -> StoreKeys | None:
+    key = f"zookeeper.ssl.{name}"
     location = str(values[f"{key}.location"])
     if not location:
         return None
-    try:
-        kind = kind_of(str(values[f"{key}.type"]), Path(location))
-    except ValueError as bad:
-        raise ConfigError(f"{key}.location={location}: {bad}") from None
-    return Store(Path(location), kind, str(values[f"{key}.password"]))
+    return StoreKeys(store_kind(str(values[f"{key}.type"]), location, key), location, str(values[f"{key}.password"]))

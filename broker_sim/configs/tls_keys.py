@@ -156,7 +156,7 @@ class _Reader:
                 f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or "
                 "ssl.keystore.key and ssl.keystore.certificate.chain"
             )
-        store = _kind(kind, location, "ssl.keystore")
+        store = store_kind(kind, location, "ssl.keystore")
         if store == "PEM":
             _no_password(password, "key")
             return StoreKeys(store, location, key_password)
@@ -182,7 +182,7 @@ class _Reader:
             if password:
                 raise ConfigError("SSL trust store is not specified, but trust store password is specified.")
             return None
-        store = _kind(kind, location, "ssl.truststore")
+        store = store_kind(kind, location, "ssl.truststore")
         if store == "PEM":
             _no_password(password, "trust")
         return StoreKeys(store, location, password)
@@ -199,8 +199,11 @@ def _check_inline(kind: str, what: str, store: str) -> None:
         raise ConfigError(f"{what} can be specified only for PEM, but {store} type is {kind or 'JKS'}.")
 
 
-def _kind(text: str, location: str, prefix: str) -> StoreKind:
-    """Return a store's type: the configured type, or else the type for the file's suffix. Raises ConfigError."""
+def store_kind(text: str, location: str, prefix: str) -> StoreKind:
+    """Return a store's type: the configured type, or else the type for the file's suffix.
+
+    `prefix` begins the names of the store's keys. Raises ConfigError.
+    """
     stem, dot, suffix = location.rpartition(".")
     kind = text.upper() or _BY_SUFFIX.get(suffix.lower(), "") * bool(dot)
     if kind == "PEM":
