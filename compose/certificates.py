@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zabka.compose.secured_nodes import AUTHORITY
 from zabka.compose.topology import PRIVATE, write_atomically
 from zabka.ensemble.runtime.extras import require
 
 if TYPE_CHECKING:
     from trustme import CA, LeafCert
 
-AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
+AUTHORITY_KEY = "ca-key.pem"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 

@@ -12,8 +12,9 @@ from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from zabka.compose.certificates import AUTHORITY, write_certificates
+from zabka.compose.certificates import write_certificates
 from zabka.compose.client_settings import SETTINGS_OF, Login, plain_users
+from zabka.compose.secured_nodes import AUTHORITY
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 
 SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
