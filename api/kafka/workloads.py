@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import ssl
 import time
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -185,10 +186,17 @@ class _Loop(_Plain[ReadProcessWriteWorkload]):
 class WorkloadManager:
     """Starts and stops workloads, and returns their reports. Reports of stopped workloads remain available."""
 
-    def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        zookeeper_connect: str,
+        journal: JournalWriter,
+        ensemble_tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._zookeeper_connect = zookeeper_connect
         self._journal = journal
+        self._ensemble_tls = ensemble_tls
         self._running: dict[str, _Running] = {}
         self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
         """The tasks that stop running workloads, until they complete."""
@@ -274,7 +282,7 @@ class WorkloadManager:
         def of_old(take: TakeRecords) -> ZookeeperConsumer:
             session = Client(
                 self._zookeeper_connect,
-                AsyncioConnector(),
+                AsyncioConnector(ssl_context=self._ensemble_tls),
                 runtime,
                 session_timeout_ms=OLD_SESSION_TIMEOUT_MS,
                 name=workload_id,
