@@ -70,6 +70,12 @@ def broker_settings(directory: Path, listeners: tuple[str, ...], overrides: Mapp
     }
 
 
+def secrets_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the secrets that a peer, a broker or the API needs."""
+    own = {BROKER: (USERS_FILE,), API: (f"{API}.properties",)}.get(kind, ())
+    return (AUTHORITY, f"{kind}.pem", *own)
+
+
 def api_security(directory: Path) -> dict[str, str]:
     """Return the settings of the API's connections (`zabka.api.settings.Security`)."""
     return {

@@ -24,6 +24,7 @@ from zabka.compose.secured_nodes import (
     SUPER_USERS,
     USERS_FILE,
     read_users,
+    secrets_of,
 )
 from zabka.compose.topology import PRIVATE, Topology, bracketed, reachable, write_atomically
 from zabka.ensemble.properties import property_line
@@ -38,27 +39,41 @@ _PASSWORD_BYTES = 24
 def write_secrets(topology: Topology, directory: Path, shown: Path, *, mode: int = PRIVATE) -> None:
     """Write the secrets of a cluster that are missing, and the settings of its clients.
 
-    `mode` is the mode of the files in the directory. The settings of the user `admin` are written to the directory
+    `mode` is the mode of the files that nodes read. The settings of the user `admin` are written to the directory
     `shown`. Raises Lacking if the extra `tls` is not installed, OSError.
     """
     make_private(directory)
     names = _names(topology)
     write_certificates(directory, {BROKER: names, PEER: names, API: names}, [ADMIN])
     _write_users(directory)
-    for path in directory.iterdir():
-        if path.is_file():
-            path.chmod(mode)
     users = read_users(directory)
     inner = topology.secrets(directory)
     api = Login(PROTOCOL, inner / AUTHORITY, PLAIN, API, users[API])
     _write(directory / f"{API}.properties", _properties(java(api)), mode)
-    for user in (ADMIN, *ORDINARY_USERS):
+    for name in {name for kind in (PEER, BROKER, API) for name in secrets_of(kind)}:
+        (directory / name).chmod(mode)
+    for user in (ADMIN, *ORDINARY_USERS) if topology.brokers else ():
         login = Login(PROTOCOL, directory / AUTHORITY, PLAIN, user, users[user])
         stem = shown / "client" if user == ADMIN else directory / user
         for suffix, settings in ((".properties", java(login)), (".json", librdkafka(login))):
             found = {"bootstrap.servers": bootstrap(topology), **settings}
             text = _properties(found) if suffix == ".properties" else json.dumps(found, indent=2) + "\n"
             _write(stem.with_suffix(suffix), text, PRIVATE)
+
+
+def secrets_beside(out: Path, topology: Topology, mode: int = PRIVATE) -> Path:
+    """Write the secrets of a cluster of containers into the directory `secrets` next to a file, and return it.
+
+    Raises Lacking if the extra `tls` is not installed, OSError.
+    """
+    directory = out.absolute().parent / "secrets"
+    write_secrets(topology, directory, directory, mode=mode)
+    return directory
+
+
+def contents(directory: Path) -> dict[str, dict[str, str]]:
+    """Return the secrets that peers, brokers and the API need, by kind and file name. Raises OSError."""
+    return {kind: {name: (directory / name).read_text() for name in secrets_of(kind)} for kind in (PEER, BROKER, API)}
 
 
 def bootstrap(topology: Topology) -> str:
@@ -73,8 +88,10 @@ def _names(topology: Topology) -> list[str]:
     addresses += [name for peer in topology.peers for name in (peer.address, reachable(peer.bind))]
     addresses += [name for broker in topology.brokers for name in (broker.advertised, reachable(broker.bind))]
     addresses += [broker.external for broker in topology.brokers if broker.external]
+    # Clients in a Kubernetes cluster use the name of the headless service.
+    addresses += [host.address.partition(".")[2] for host in topology.hosts[1:] if topology.platform == "kubernetes"]
     addresses += [*topology.allowed_hosts, *(name for name in names_of(topology.api_bind) if name[0] != "[")]
-    return sorted(set(addresses))
+    return sorted(set(filter(None, addresses)))
 
 
 def _write_users(directory: Path) -> None:

@@ -154,8 +154,9 @@ class _Foreground:
         notes = [f"ensemble  {topology.connect}"]
         notes += [f"brokers   {topology.bootstrap}"] if topology.brokers else []
         notes.append(f"data      {self._data}")
-        if topology.secure:
+        if topology.secure and topology.brokers:
             notes.append(f"clients   {self._data / PROPERTIES}, {self._data / JSON} (librdkafka)")
+        if topology.secure:
             notes.append(f"secrets   {secrets_directory(topology, self._data)} (certificates, other users' settings)")
         if topology.secure or not topology.on_loopback():
             notes.append(
