@@ -16,6 +16,7 @@ _S, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 TLS_KEYS = (
     ConfigKey("ssl.cipher.suites", _LIST, ""),
     ConfigKey("ssl.client.auth", _S, "none", one_of("required", "requested", "none")),
+    ConfigKey("ssl.endpoint.identification.algorithm", _S, "https", one_of("https", "HTTPS", "")),
     ConfigKey("ssl.enabled.protocols", _LIST, "TLSv1.2,TLSv1.3", list_of("TLSv1.2", "TLSv1.3")),
     ConfigKey("ssl.key.password", _PASSWORD, ""),
     ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, ""),
@@ -51,7 +52,11 @@ class StoreKeys(NamedTuple):
 
 
 class TlsKeys(NamedTuple):
-    """The TLS configuration of one listener. `mapping_rules` is the value of ssl.principal.mapping.rules."""
+    """The TLS configuration of one listener.
+
+    `mapping_rules` is the value of ssl.principal.mapping.rules. `checks_names` is set if another broker's certificate
+    must contain the host to which this broker connects.
+    """
 
     listener: str
     own: StoreKeys
@@ -60,6 +65,7 @@ class TlsKeys(NamedTuple):
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     mapping_rules: str = "DEFAULT"
+    checks_names: bool = True
 
 
 def is_tls_key(name: str) -> bool:
@@ -127,6 +133,7 @@ class _Reader:
             tuple(protocols),
             tuple(split_list(self._text("ssl.cipher.suites"))),
             mapping_rules=rules,
+            checks_names=bool(self._text("ssl.endpoint.identification.algorithm")),
         )
 
     def _client_auth(self) -> str:

@@ -30,11 +30,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "client.quota.callback.class": Supported(
         ("",), "The class that selects the quota of a client.", "only the quotas in ZooKeeper apply"
     ),
-    "control.plane.listener.name": Supported(
-        ("",),
-        "The listener on which controllers command brokers.",
-        "controllers use the listener that brokers use among themselves",
-    ),
     "create.topic.policy.class.name": Supported(
         ("",), "The class that may refuse a new topic.", "no policy is asked here"
     ),
@@ -56,12 +51,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("",),
         "The class that verifies the credentials of SASL clients.",
         "users are in sasl.jaas.config (PLAIN) and in ZooKeeper (SCRAM): no classes are loaded",
-    ),
-    "security.inter.broker.protocol": Supported(
-        ("plaintext",),
-        "The protocol between brokers.",
-        "traffic between brokers is not encrypted here: only clients can use listeners with TLS or SASL. Add a "
-        "PLAINTEXT listener for the brokers",
     ),
     "security.providers": Supported(
         ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"

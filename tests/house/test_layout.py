@@ -58,6 +58,7 @@ SHELLS = {
     "broker_sim/secure_kafka_port.py",
     "broker_sim/sasl/sasl_connection.py",
     "zabka/kafka/channel.py",
+    "zabka/kafka/channel_security.py",
     "zabka/kafka/kafka_tap.py",
     "zabka/kafka/wire/frames.py",
     "broker_sim/broker_process.py",

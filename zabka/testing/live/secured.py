@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,9 +20,7 @@ SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
-_ITERATIONS = 4_096
 _SALT_BYTES = 16
-_HASHES = {1: "sha256", 2: "sha512"}
 
 
 class Security:
@@ -76,11 +73,9 @@ class Security:
 
 def _credentials(password: str) -> dict[str, str]:
     """Return the SCRAM credentials of a new user, in the form of /config/users."""
-    from zabka.broker_sim.configs.scram_credentials import MECHANISMS, Upsertion, stored_credential
+    from zabka.broker_sim.configs.scram_credentials import MECHANISMS, password_upsertion, stored_credential
 
-    found: dict[str, str] = {}
-    for number, name in MECHANISMS.items():
-        salt = os.urandom(_SALT_BYTES)
-        salted = pbkdf2_hmac(_HASHES[number], password.encode(), salt, _ITERATIONS)
-        found[name] = stored_credential(Upsertion(number, _ITERATIONS, salt, salted))
-    return found
+    return {
+        name: stored_credential(password_upsertion(number, password, os.urandom(_SALT_BYTES)))
+        for number, name in MECHANISMS.items()
+    }
