@@ -155,6 +155,17 @@ def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Cred
     return Credentials(mechanism, options["username"], options["password"])
 
 
+def client_login(values: Mapping[str, Value]) -> Credentials:
+    """Return the user in a client's `sasl.jaas.config`, for its `sasl.mechanism`. Raises ConfigError."""
+    mechanism, key = str(values["sasl.mechanism"]), "sasl.jaas.config"
+    if mechanism not in _MODULES:
+        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_MODULES)}")
+    options = _login_options(values, key, mechanism)
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(f'{key} has no user: set {_MODULES[mechanism]} required username="alice" password="secret";')
+    return Credentials(mechanism, options["username"], options["password"])
+
+
 def _users(values: Mapping[str, Value], listener: str, mechanism: str) -> Mapping[str, str]:
     """Return the users in a mechanism's login configuration. SCRAM needs none: its users are in ZooKeeper."""
     key = _jaas_key(listener, mechanism)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, list_of, one_of, split_list
-from zabka.broker_sim.configs.listeners import SASL_SSL, Listener, listener_key
+from zabka.broker_sim.configs.listeners import SASL_SSL, SSL, Listener, listener_key
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 
 _S, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
@@ -85,6 +85,14 @@ def read_tls(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> di
     return found
 
 
+def client_stores(values: Mapping[str, Value]) -> tuple[StoreKeys | None, StoreKeys | None]:
+    """Return a client's key store and trust store, or None for a store that is not set. Raises ConfigError."""
+    reader = _Reader(values, Listener("client", "", 0, SSL))
+    own = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
+    has_own = any(values[key] for key in own)
+    return reader.key_store() if has_own else None, reader.trust_store()
+
+
 def unused_tls_keys(originals: Mapping[str, str], listeners: tuple[Listener, ...]) -> Iterator[str]:
     """Yield a warning for each TLS key that applies to no listener."""
     secure = [listener.name for listener in listeners if listener.is_encrypted]
@@ -114,7 +122,7 @@ class _Reader:
         return str(self._values.get(listener_key(self._listener, key), self._values[key]))
 
     def keys(self) -> TlsKeys:
-        client_auth, trusted = self._client_auth(), self._trust_store()
+        client_auth, trusted = self._client_auth(), self.trust_store()
         if client_auth != "none" and trusted is None:
             raise ConfigError(
                 f"ssl.client.auth={client_auth} needs a trust store to verify clients' certificates: "
@@ -127,7 +135,7 @@ class _Reader:
         PrincipalMapper(rules)
         return TlsKeys(
             self._listener,
-            self._key_store(),
+            self.key_store(),
             trusted,
             client_auth,
             tuple(protocols),
@@ -142,7 +150,7 @@ class _Reader:
             return "none"
         return self._text(_CLIENT_AUTH)
 
-    def _key_store(self) -> StoreKeys:
+    def key_store(self) -> StoreKeys:
         location, password = self._text("ssl.keystore.location"), self._text("ssl.keystore.password")
         key, chain = self._text("ssl.keystore.key"), self._text("ssl.keystore.certificate.chain")
         key_password, kind = self._text("ssl.key.password"), self._text("ssl.keystore.type")
@@ -176,7 +184,7 @@ class _Reader:
             )
         return StoreKeys(store, location, password)
 
-    def _trust_store(self) -> StoreKeys | None:
+    def trust_store(self) -> StoreKeys | None:
         location, password = self._text("ssl.truststore.location"), self._text("ssl.truststore.password")
         certificates, kind = self._text("ssl.truststore.certificates"), self._text("ssl.truststore.type")
         if certificates:

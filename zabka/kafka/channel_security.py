@@ -45,6 +45,10 @@ class ChannelSecurity:
         self._nonce = nonce
         self.failed = failed
 
+    def reporting(self, failed: Callable[[Endpoint, str], object]) -> ChannelSecurity:
+        """Return this security with another function that is called after a failed handshake or login."""
+        return ChannelSecurity(self._security_of, self._nonce, failed)
+
     def context(self, to: Endpoint) -> ssl.SSLContext | None:
         """Return the TLS context for a connection, or None for one without TLS."""
         context = self._security_of(to).context
