@@ -34,6 +34,8 @@ from zabka.api.services import Services
 from zabka.api.settings import Settings, load_settings
 from zabka.api.views.cluster import Views
 from zabka.api.views.ensemble_view import EnsembleView
+from zabka.broker_sim.client_security import ClientConfig, read_client_config
+from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.ensemble.runtime.node_process import LogStream
 from zabka.ensemble.server.config.client_context import client_context
 from zabka.ensemble.server.config.tls_stores import BadStore, Store
@@ -59,9 +61,10 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
     ensemble_tls = _ensemble_tls(settings)
     ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms, ensemble_tls)
     views = Views(settings, agents, ensemble, collector)
-    admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms)
+    kafka = ClientConfig() if settings.security is None else read_client_config(settings.security.client_properties)
+    admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms, kafka.security)
     journal = JournalWriter(settings.data / "journal", API_NODE)
-    workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal, ensemble_tls)
+    workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal, ensemble_tls, kafka.security)
 
     def emit(event: Event) -> None:
         journal.write(event)
@@ -128,7 +131,7 @@ def main(config: Path, player: Sequence[str]) -> int:
         settings = load_settings(config)
         token = read_token(settings.token_file) if _needs_token(settings) else None
         services = build(settings, player)
-    except (OSError, ValueError) as reason:
+    except (ConfigError, OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return 1
     except NewerHistory as reason:

@@ -25,6 +25,7 @@ from zabka.journal.cause import Cause
 from zabka.journal.events import Event
 from zabka.journal.writer import JournalWriter
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_status import TakeRecords
@@ -192,11 +193,14 @@ class WorkloadManager:
         zookeeper_connect: str,
         journal: JournalWriter,
         ensemble_tls: ssl.SSLContext | None = None,
+        security: ChannelSecurity = PLAIN_TEXT,
     ) -> None:
+        """Set up the manager; `security` is that of connections to brokers."""
         self._bootstrap = bootstrap
         self._zookeeper_connect = zookeeper_connect
         self._journal = journal
         self._ensemble_tls = ensemble_tls
+        self._security = security
         self._running: dict[str, _Running] = {}
         self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
         """The tasks that stop running workloads, until they complete."""
@@ -211,7 +215,7 @@ class WorkloadManager:
         """
         self._must_have_room()
         try:
-            client, channel = make_client(self._bootstrap, "workload")
+            client, channel = make_client(self._bootstrap, "workload", self._security)
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
