@@ -26,7 +26,14 @@ from zabka.compose.secured_nodes import (
     read_users,
     secrets_of,
 )
-from zabka.compose.topology import PRIVATE, Topology, bracketed, reachable, write_atomically
+from zabka.compose.topology import (
+    PRIVATE,
+    Topology,
+    bracketed,
+    reachable,
+    secrets_directory,
+    write_atomically,
+)
 from zabka.ensemble.properties import property_line
 
 ORDINARY_USERS = ("alice", "bob")
@@ -69,6 +76,12 @@ def secrets_beside(out: Path, topology: Topology, mode: int = PRIVATE) -> Path:
     directory = out.absolute().parent / "secrets"
     write_secrets(topology, directory, directory, mode=mode)
     return directory
+
+
+def own_client_properties(topology: Topology, data: Path) -> Path:
+    """Return the client settings that a tool on this machine uses: those of `admin`, or in a container the API's."""
+    shown = data / PROPERTIES
+    return shown if shown.exists() else secrets_directory(topology, data) / f"{API}.properties"
 
 
 def contents(directory: Path) -> dict[str, dict[str, str]]:
