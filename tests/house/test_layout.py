@@ -55,6 +55,7 @@ SHELLS = {
     "broker_sim/logs/file_log_directory.py",
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
+    "broker_sim/client_security.py",
     "broker_sim/secure_kafka_port.py",
     "broker_sim/sasl/sasl_connection.py",
     "zabka/kafka/channel.py",
