@@ -49,8 +49,18 @@ def read_ensemble_tls(values: Mapping[str, Value]) -> EnsembleTls | None:
             f"Invalid value {protocol} for configuration zookeeper.ssl.protocol: choose {' or '.join(_VERSIONS)}"
         )
     return EnsembleTls(
-        trusted=_store(values, "truststore"),
-        own=_store(values, "keystore"),
+        trusted=_store(
+            values,
+            "zookeeper.ssl.truststore.location",
+            "zookeeper.ssl.truststore.type",
+            "zookeeper.ssl.truststore.password",
+        ),
+        own=_store(
+            values,
+            "zookeeper.ssl.keystore.location",
+            "zookeeper.ssl.keystore.type",
+            "zookeeper.ssl.keystore.password",
+        ),
         checks_names=str(values["zookeeper.ssl.endpoint.identification.algorithm"]).upper() == "HTTPS",
         # As in ZooKeeper, zookeeper.ssl.protocol applies only if no protocols are enabled explicitly.
         versions=tuple(split_list(str(values["zookeeper.ssl.enabled.protocols"])) or [protocol]),
@@ -58,9 +68,9 @@ def read_ensemble_tls(values: Mapping[str, Value]) -> EnsembleTls | None:
     )
 
 
-def _store(values: Mapping[str, Value], name: str) -> StoreKeys | None:
-    key = f"zookeeper.ssl.{name}"
-    location = str(values[f"{key}.location"])
+def _store(values: Mapping[str, Value], location_key: str, type_key: str, password_key: str) -> StoreKeys | None:
+    location = str(values[location_key])
     if not location:
         return None
-    return StoreKeys(store_kind(str(values[f"{key}.type"]), location, key), location, str(values[f"{key}.password"]))
+    kind = store_kind(str(values[type_key]), location, location_key.removesuffix(".location"))
+    return StoreKeys(kind, location, str(values[password_key]))
