@@ -1,7 +1,7 @@
 """A secured listener of a live cluster: the brokers' settings, the users, and the settings of client libraries.
 
-Each broker has two listeners: INTERNAL in plain text on the loopback interface, for other brokers and for the fixture's
-own requests, and EXTERNAL with the security protocol, for clients.
+Each broker has two listeners: EXTERNAL with the security protocol, for clients and other brokers, and INTERNAL in plain
+text on the loopback interface, for the fixture's own requests. Brokers connect to each other as the user `broker`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
+BROKER_USER, _BROKER_PASSWORD = "broker", "broker-secret"
+"""The user with which brokers connect to each other."""
 _SALT_BYTES = 16
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -47,16 +49,22 @@ class Security:
     def broker_settings(self) -> dict[str, str]:
         """Return the settings of the brokers."""
         own = "listener.name.external."
-        settings = {"listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}"}
+        settings = {
+            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}",
+            "inter.broker.listener.name": "EXTERNAL",
+        }
         if self._has_tls:
             settings[f"{own}ssl.keystore.location"] = str(self.directory / BROKER)
+            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
         if self._has_sasl:
-            users = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
+            known = {**USERS, BROKER_USER: _BROKER_PASSWORD}
+            users = " ".join(f'user_{user}="{password}"' for user, password in known.items())
+            login = f'username="{BROKER_USER}" password="{_BROKER_PASSWORD}"'
+            settings["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
             settings[f"{own}sasl.enabled.mechanisms"] = ",".join(get_args(SaslMechanism))
-            settings[f"{own}plain.sasl.jaas.config"] = f"{_PLAIN_MODULE} required {users};"
+            settings[f"{own}plain.sasl.jaas.config"] = f"{_PLAIN_MODULE} required {login} {users};"
         else:
             settings[f"{own}ssl.client.auth"] = "required"
-            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
             settings[f"{own}ssl.principal.mapping.rules"] = "RULE:^CN=([^,]+),.*$/$1/"
         return settings
 
