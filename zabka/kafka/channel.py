@@ -312,10 +312,10 @@ class _Connection(asyncio.Protocol):
         self._log_in()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError) and (self._login is not None or not self._is_accepted):
+            self._fail(exc)
         if self._login is not None:
             self._refuse("the connection was closed during authentication")
-        if isinstance(exc, ssl.SSLError):
-            self._fail(exc)
         if not self._is_accepted:
             # With TLS 1.3, the server verifies this side's certificate after this side's handshake is complete. Kafka
             # sends an alert then, but a broker on asyncio only closes the connection.
