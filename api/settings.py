@@ -46,7 +46,7 @@ class Settings(BaseModel):
     cluster_data: Path = Field(description="The cluster's data directory, named in messages to people")
     host: str = "127.0.0.1"
     port: int = 8080
-    token_file: Path = Field(description="Bearer token for calls that change something, when not on loopback or secured")
+    token_file: Path = Field(description="Bearer token for calls that change something, unless on loopback")
     agent_token_file: Path
     agents: list[AgentAddress]
     peers: list[int]

@@ -83,6 +83,8 @@ FINISH_S = 1.0
 
 NONCE_BYTES = 24
 """Randomness of a SCRAM nonce, which is random and not predictable (RFC 5802, section 5.1)."""
+REPORT_INTERVAL_MS = 5_000
+"""First interval between reports of the same failure. It is longer than the interval at which brokers retry."""
 LOCK_FILE = ".lock"
 
 
@@ -262,8 +264,10 @@ class BrokerProcess:
         self._log = ProcessLog(environment.log, self._broker.loggers)
         self._ports: list[KafkaPort] = []
         environment.made(self._broker, self._hold_faults)
-        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
-        self._unauthenticated = DroppedConnections(self._log_unauthenticated, self._runtime.call_later)
+        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later, REPORT_INTERVAL_MS)
+        self._unauthenticated = DroppedConnections(
+            self._log_unauthenticated, self._runtime.call_later, REPORT_INTERVAL_MS
+        )
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:

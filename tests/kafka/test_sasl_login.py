@@ -42,6 +42,7 @@ def test_scram_client_escapes_the_name() -> None:
         (["nonsense"], "Invalid SCRAM server first message format"),
         ([FIRST.replace("rOpr", "other")], "Invalid server nonce: does not start with client nonce"),
         ([FIRST.replace("4096", "4095")], "Requested iterations 4095 is less than the minimum 4096 for SCRAM-SHA-256"),
+        ([FIRST.replace("4096", "1000001")], "Requested iterations 1000001 is more than the maximum 1000000"),
         ([FIRST, SIGNATURE[:-1]], "Invalid SCRAM server final message format"),
         ([FIRST, "e=other-error"], "Sasl authentication using SCRAM-SHA-256 failed with error: other-error"),
         ([FIRST, SIGNATURE.replace("6rr", "7rr")], "Invalid server signature in server final message"),

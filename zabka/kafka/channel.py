@@ -150,13 +150,18 @@ class _Connection(asyncio.Protocol):
         """Requests in flight, in the order in which they were sent."""
         self._correlation_id = 0
         self._reader = FrameReader(RESPONSE_BYTES_MAX)
+        self._is_accepted = True
+        """False between the TLS handshake and the first response."""
         self.closed = False
         self._opening = self._loop.create_task(self._open(open_connection), name=f"connect to broker {to.broker_id}")
 
     async def _open(self, open_connection: OpenConnection) -> None:
+        context = self._security.context(self._to)
         try:
-            await open_connection(lambda: self, self._to, self._security.context(self._to))
+            await open_connection(lambda: self, self._to, context)
         except (OSError, UnicodeError) as failed:  # UnicodeError: the host name cannot be encoded by IDNA
+            if context is not None and isinstance(failed, ConnectionResetError):
+                self._refuse("the connection was closed during the TLS handshake")
             self._fail(failed)
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
@@ -301,17 +306,24 @@ class _Connection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
             return
+        self._is_accepted = transport.get_extra_info("ssl_object") is None
         if self._tap is not None:
             self._line = self._tap.caller(self._transport, self._to.broker_id)
         self._log_in()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError) and (self._login is not None or not self._is_accepted):
+            self._fail(exc)
         if self._login is not None:
             self._refuse("the connection was closed during authentication")
-        # With TLS 1.3, the server rejects this side's certificate after the handshake.
-        self._fail(exc if isinstance(exc, ssl.SSLError) else ConnectionError("connection lost"))
+        if not self._is_accepted:
+            # With TLS 1.3, the server verifies this side's certificate after this side's handshake is complete. Kafka
+            # sends an alert then, but a broker on asyncio only closes the connection.
+            self._refuse("the connection was closed after the TLS handshake; was this side's certificate refused?")
+        self.close("connection lost")
 
     def data_received(self, data: bytes) -> None:
+        self._is_accepted = True
         try:
             for frame in self._reader.feed(data):
                 self._take(frame)

@@ -19,6 +19,8 @@ SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 HASHES: Mapping[str, Callable[..., Any]] = {SCRAM_SHA_256: hashlib.sha256, SCRAM_SHA_512: hashlib.sha512}
 """The hash function of each mechanism."""
 ITERATIONS_MIN = 4_096
+ITERATIONS_MAX_OF_SERVERS = 1_000_000
+"""A server cannot make a client compute for longer than a few seconds."""
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*"
 _SERVER_FIRST = re.compile(
@@ -63,6 +65,8 @@ def scram_messages(mechanism: str, user: str, password: str, nonce: str) -> Gene
     iterations = int(match["iterations"])
     if iterations < ITERATIONS_MIN:
         raise SaslError(f"Requested iterations {iterations} is less than the minimum {ITERATIONS_MIN} for {mechanism}")
+    if iterations > ITERATIONS_MAX_OF_SERVERS:
+        raise SaslError(f"Requested iterations {iterations} is more than the maximum {ITERATIONS_MAX_OF_SERVERS}")
     keys = keys_of(mechanism, salted_password(mechanism, password, b64decode(match["salt"]), iterations))
     unproved = f"c=biws,r={match['nonce']}"
     auth_message, digest = f"{bare},{first},{unproved}".encode(), HASHES[mechanism]

@@ -1,7 +1,7 @@
 """A secured listener of a live cluster: the brokers' settings, the users, and the settings of client libraries.
 
-Each broker has two listeners: INTERNAL in plain text on the loopback interface, for other brokers and for the fixture's
-own requests, and EXTERNAL with the security protocol, for clients.
+Each broker has two listeners: EXTERNAL with the security protocol, for clients and other brokers, and INTERNAL in plain
+text on the loopback interface, for the fixture's own requests. Brokers connect to each other as the user `broker`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
+BROKER_USER, _BROKER_PASSWORD = "broker", "broker-secret"
+"""The user with which brokers connect to each other."""
 _SALT_BYTES = 16
 
 
@@ -46,15 +48,20 @@ class Security:
     def broker_settings(self) -> dict[str, str]:
         """Return the settings of the brokers."""
         own = "listener.name.external."
-        settings = {"listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}"}
+        settings = {
+            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}",
+            "inter.broker.listener.name": "EXTERNAL",
+        }
         if self._has_tls:
             settings[f"{own}ssl.keystore.location"] = str(self.directory / "broker.pem")
+            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
         if self._has_sasl:
+            settings["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
             settings[f"{own}sasl.enabled.mechanisms"] = ",".join(get_args(SaslMechanism))
-            settings[f"{own}plain.sasl.jaas.config"] = plain_users(USERS)
+            known = {**USERS, BROKER_USER: _BROKER_PASSWORD}
+            settings[f"{own}plain.sasl.jaas.config"] = plain_users(known, own=BROKER_USER)
         else:
             settings[f"{own}ssl.client.auth"] = "required"
-            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
             settings[f"{own}ssl.principal.mapping.rules"] = "RULE:^CN=([^,]+),.*$/$1/"
         return settings
 
