@@ -26,31 +26,29 @@ def write_certificates(directory: Path, servers: Mapping[str, Iterable[str]], us
     """
     require("tls", "trustme, which makes certificates, is")
     directory.mkdir(parents=True, exist_ok=True)
-    authority = _authority(directory)
+    authority, is_new = _authority(directory)
     for server, names in servers.items():
         path, wanted = directory / f"{server}.pem", dict.fromkeys((*LOOPBACK_NAMES, *names))
-        if not set(wanted) <= _names_in(path):
+        if is_new or not set(wanted) <= _names_in(path):
             _write(path, authority.issue_cert(*wanted, common_name=server))
     for user in users:
         path = directory / f"{user}.pem"
-        if not path.exists():
+        if is_new or not path.exists():
             _write(path, authority.issue_cert(f"{user}@example.org", common_name=user))
 
 
-def _authority(directory: Path) -> CA:
+def _authority(directory: Path) -> tuple[CA, bool]:
+    """Return the authority of a directory, and whether it is new."""
     import trustme
 
     certificate, key = directory / AUTHORITY, directory / AUTHORITY_KEY
     if certificate.exists() and key.exists():
-        return trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes())
+        return trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes()), False
     made = trustme.CA()
     # Write the key first: an authority whose key is missing would have to be replaced.
     write_atomically(key, made.private_key_pem.bytes(), PRIVATE)
     write_atomically(certificate, made.cert_pem.bytes())
-    for issued in directory.glob("*.pem"):
-        if issued not in (certificate, key):
-            issued.unlink()
-    return made
+    return made, True
 
 
 def _names_in(path: Path) -> set[str]:

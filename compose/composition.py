@@ -20,7 +20,7 @@ TABLES = "/tables"
 
 
 def compose_yaml(
-    topology: Topology, settings: list[str] | None = None, root: str = "..", secrets: str = "./secrets"
+    topology: Topology, settings: list[str] | None = None, root: str = "..", secrets: str = "./zabka-secrets"
 ) -> str:
     """Return the content of compose.yaml.
 

@@ -40,6 +40,8 @@ ORDINARY_USERS = ("alice", "bob")
 """Users that can do nothing until an ACL allows it."""
 PROPERTIES, JSON = "client.properties", "client.json"
 """The files with the settings of a client that connects as `admin`."""
+BESIDE = "zabka-secrets"
+"""The directory of the secrets of a cluster of containers, next to its compose.yaml or manifests."""
 _PASSWORD_BYTES = 24
 
 
@@ -69,11 +71,11 @@ def write_secrets(topology: Topology, directory: Path, shown: Path, *, mode: int
 
 
 def secrets_beside(out: Path, topology: Topology, mode: int = PRIVATE) -> Path:
-    """Write the secrets of a cluster of containers into the directory `secrets` next to a file, and return it.
+    """Write the secrets of a cluster of containers into the directory BESIDE next to a file, and return it.
 
     Raises Lacking if the extra `tls` is not installed, OSError.
     """
-    directory = out.absolute().parent / "secrets"
+    directory = out.absolute().parent / BESIDE
     write_secrets(topology, directory, directory, mode=mode)
     return directory
 

@@ -79,6 +79,18 @@ def test_new_host_name_gets_a_certificate_of_the_same_authority(local: Topology,
     assert after["broker.pem"] != before["broker.pem"]
 
 
+def test_new_authority_issues_every_certificate_again(local: Topology, tmp_path: Path) -> None:
+    directory = tmp_path / "security"
+    write_secrets(local, directory, tmp_path)
+    before = files_in(directory)
+    (directory / "ca-key.pem").unlink()
+    write_secrets(local, directory, tmp_path)
+    after = files_in(directory)
+    issued = [name for name in before if name.endswith(".pem")]
+    assert len(issued) == 6 and all(after[name] != before[name] for name in issued)
+    assert after["users.properties"] == before["users.properties"]
+
+
 def test_missing_user_gets_a_password_and_others_keep_theirs(local: Topology, tmp_path: Path) -> None:
     directory = tmp_path / "security"
     write_secrets(local, directory, tmp_path)
@@ -141,7 +153,7 @@ def test_container_mounts_only_the_secrets_of_its_node() -> None:
     for name, service in document["services"].items():
         assert tuple(service.get("secrets", ())) == (() if name == "spark" else secrets_of(kind_of(name)))
     assert document["secrets"] == {
-        name: {"file": f"./secrets/{name}"} for kind in (PEER, BROKER, API) for name in secrets_of(kind)
+        name: {"file": f"./zabka-secrets/{name}"} for kind in (PEER, BROKER, API) for name in secrets_of(kind)
     }
     assert document["services"]["api"]["healthcheck"]["test"][-2:] == ["7070", "tls:8080"]
 
@@ -160,7 +172,7 @@ def test_compose_command_writes_secrets_next_to_the_file(tmp_path: Path) -> None
     out = tmp_path / "compose.yaml"
     done = zabka("compose", "--secure", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    secrets = tmp_path / "secrets"
+    secrets = tmp_path / "zabka-secrets"
     nodes = {name for kind in (PEER, BROKER, API) for name in secrets_of(kind)}
     # The containers' user is another user, but only the owner can open the directory.
     assert {mode_of(secrets / name) for name in nodes} == {0o644} and mode_of(secrets) == 0o700
