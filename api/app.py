@@ -36,8 +36,8 @@ from zabka.api.services import Services
 
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
 
-Every error is an RFC 9457 problem document.  When the server is not on loopback, calls that change something or read
-records need `Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
+Every error is an RFC 9457 problem document.  When the server is not on loopback, or the cluster is secured, calls that
+change something or read records need `Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
 """
 TAGS = [
     {"name": "cluster", "description": "The whole cluster and its controller"},
@@ -60,7 +60,7 @@ TAGS = [
 
 
 def create_app(services: Services, token: str | None) -> FastAPI:
-    """Create the application. `token` is None if no token is required (on loopback)."""
+    """Create the application. `token` is None if no token is required (on loopback, without --secure)."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

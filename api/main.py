@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +34,11 @@ from zabka.api.services import Services
 from zabka.api.settings import Settings, load_settings
 from zabka.api.views.cluster import Views
 from zabka.api.views.ensemble_view import EnsembleView
+from zabka.broker_sim.client_security import ClientConfig, read_client_config
+from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.ensemble.runtime.node_process import LogStream
+from zabka.ensemble.server.config.client_context import client_context
+from zabka.ensemble.server.config.tls_stores import BadStore, Store
 from zabka.journal.events import Event
 from zabka.journal.writer import JournalWriter
 
@@ -52,11 +58,13 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
     collector = Collector(settings.data / "collected", kept_bytes_max=settings.collected_bytes_max)
     runs = Runs(collector, KeptRuns(settings.data / "runs", settings.runs_max, settings.runs_bytes_max))
-    ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
+    ensemble_tls = _ensemble_tls(settings)
+    ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms, ensemble_tls)
     views = Views(settings, agents, ensemble, collector)
-    admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms)
+    kafka = ClientConfig() if settings.security is None else read_client_config(settings.security.client_properties)
+    admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms, kafka.security)
     journal = JournalWriter(settings.data / "journal", API_NODE)
-    workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal)
+    workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal, ensemble_tls, kafka.security)
 
     def emit(event: Event) -> None:
         journal.write(event)
@@ -79,14 +87,31 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         forecasts=Forecasts(process),
         emit=emit,
         jobs=Jobs(player, settings.cluster_data, settings.data),
+        ensemble_tls=ensemble_tls,
     )
 
 
 def _here(settings: Settings) -> Here:
     """Return how a process on this machine can access the API: its URL, and the token file if a token is required."""
     host = LOOPBACK if settings.host in ANYWHERE else settings.host
-    url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
-    return Here(url, None if loopback(settings.host) else settings.token_file)
+    scheme = "http" if settings.security is None else "https"
+    url = f"{scheme}://[{host}]:{settings.port}" if ":" in host else f"{scheme}://{host}:{settings.port}"
+    return Here(url, settings.token_file if _needs_token(settings) else None)
+
+
+def _needs_token(settings: Settings) -> bool:
+    return settings.security is not None or not loopback(settings.host)
+
+
+def _ensemble_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Return the TLS context of connections to peers, or None for plain text. Raises ValueError for unusable stores."""
+    security = settings.security
+    if security is None:
+        return None
+    try:
+        return client_context(Store(security.authority, "PEM", ""), Store(security.certificate, "PEM", ""))
+    except BadStore as bad:
+        raise ValueError(f"the certificates in {security.directory} cannot be used: {bad}") from None
 
 
 def main(config: Path, player: Sequence[str]) -> int:
@@ -104,14 +129,18 @@ def main(config: Path, player: Sequence[str]) -> int:
     )
     try:
         settings = load_settings(config)
-        token = None if loopback(settings.host) else read_token(settings.token_file)
+        token = read_token(settings.token_file) if _needs_token(settings) else None
         services = build(settings, player)
-    except (OSError, ValueError) as reason:
+    except (ConfigError, OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return 1
     except NewerHistory as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return NEWER_STATE
+    security = settings.security
+    if security is not None:
+        # Child processes call this server, and verify it with the cluster's own authority.
+        os.environ["SSL_CERT_FILE"] = str(security.authority)
     server = QuietServer(
         uvicorn.Config(
             create_app(services, token),
@@ -123,6 +152,7 @@ def main(config: Path, player: Sequence[str]) -> int:
             server_header=False,
             http=BoundedConnection,
             ws="none",
+            ssl_certfile=None if security is None else security.certificate,
         )
     )
     server.run()

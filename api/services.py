@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
@@ -80,6 +81,8 @@ class Services:
     emit: Callable[[Event], object]
     """Writes an event to the API's own journal."""
     jobs: Jobs
+    ensemble_tls: ssl.SSLContext | None = None
+    """The TLS context of connections to peers, or None for plain text."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     messages: RunMessages = field(init=False)
     groups: GroupsView = field(init=False)
@@ -93,7 +96,7 @@ class Services:
 
     async def watchers(self, path: str) -> list[str] | None:
         """Return the sessions that watch a znode, or None if no peer replies to the command `wchp`."""
-        return await watchers(self.settings.zookeeper_connect, path)
+        return await watchers(self.settings.zookeeper_connect, path, self.ensemble_tls)
 
     def _task_failed(self, task: str, reason: str, trace: str) -> None:
         log.error("a task ended and is begun again", task=task, reason=reason, traceback=trace)

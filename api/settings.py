@@ -28,6 +28,15 @@ class AgentAddress(BaseModel):
     remedy: str = Field(default="", description="What brings it back where it does not answer, for people")
 
 
+class Security(BaseModel):
+    """How the API connects to a secured cluster, and how clients connect to the API."""
+
+    directory: Path = Field(description="The directory of the cluster's secrets, for programs on the same machine")
+    authority: Path = Field(description="The certificate that verifies peers and brokers")
+    certificate: Path = Field(description="The API's own key and certificate, for its HTTPS server and for peers")
+    client_properties: Path = Field(description="The settings of the API's Kafka clients")
+
+
 class Settings(BaseModel):
     """The API's configuration."""
 
@@ -37,7 +46,7 @@ class Settings(BaseModel):
     cluster_data: Path = Field(description="The cluster's data directory, named in messages to people")
     host: str = "127.0.0.1"
     port: int = 8080
-    token_file: Path = Field(description="Bearer token for calls that change something, when not on loopback")
+    token_file: Path = Field(description="Bearer token for calls that change something, unless on loopback")
     agent_token_file: Path
     agents: list[AgentAddress]
     peers: list[int]
@@ -50,6 +59,7 @@ class Settings(BaseModel):
     )
     session_timeout_ms: int = 6000
     tables: Path = Field(description="Where the Spark tables are kept, as Parquet")
+    security: Security | None = Field(default=None, description="Set if the cluster is secured")
     allowed_hosts: list[str] = Field(default=[], description="More Host names to answer to; '*' for any")
     collected_bytes_max: int = Field(
         default=KEPT_BYTES_MAX, ge=1 << 20, description="The collected history; beyond this its oldest events go"

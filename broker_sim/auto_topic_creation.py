@@ -42,8 +42,8 @@ class AutoTopicCreation:
         self._mutations = mutations
         self._creating: dict[str, None] = {}
 
-    def create(self, topic: str, client_id: str) -> ErrorCode:
-        """Start to create a topic because a client requested its metadata.
+    def create(self, topic: str, client_id: str, user: str) -> ErrorCode:
+        """Start to create a topic because a client of this user requested its metadata.
 
         Return the error to send until the topic exists, or the error if the topic cannot be created.
         """
@@ -54,7 +54,7 @@ class AutoTopicCreation:
             return ErrorCode.invalid_replication_factor
         if topic not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating[topic] = None
-            self._runtime.spawn(self._create(new_topic, client_id), f"create topic {topic}")
+            self._runtime.spawn(self._create(new_topic, client_id, user), f"create topic {topic}")
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
@@ -70,12 +70,12 @@ class AutoTopicCreation:
         config_default = self._config.number("default.replication.factor")
         return NewTopic(topic, -1, config_default, {}, {})
 
-    async def _create(self, new_topic: NewTopic, client_id: str) -> None:
+    async def _create(self, new_topic: NewTopic, client_id: str, user: str) -> None:
         try:
             timeout_ms = self._config.number("request.timeout.ms")
             # The client did not request the creation explicitly. So the creation is charged to the client's quota, but
             # is never rejected because of it.
-            count = self._mutations.permissive(client_id).record
+            count = self._mutations.permissive(client_id, user).record
             await self._admin.create_topics([new_topic], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:
             del self._creating[new_topic.name]

@@ -89,7 +89,7 @@ class Broker:
         self.config = config
         self.cluster_id = ""
         self.state = "created"
-        self.metadata = MetadataCache(runtime, config.inter_broker_listener)
+        self.metadata = MetadataCache(runtime, config.inter_broker_listener, config.control_plane_listener)
         self.coordination = ports.coordination()
         self._runtime = runtime
         self._halt = ports.halt
@@ -537,5 +537,6 @@ def controller_config(config: KafkaConfig) -> ControllerConfig:
         zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
         controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
         inter_broker_listener_name=config.inter_broker_listener,
+        control_plane_listener_name=config.control_plane_listener,
         historical=config.historical,
     )

@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
+from zabka.broker_sim.configs.tls_keys import StoreKeys
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
@@ -36,7 +38,7 @@ from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
-from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
+from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, check_own_trust, tls_store
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -52,12 +54,16 @@ from zabka.ensemble.runtime.files import HOST, Files
 from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, address_key
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.server.config.client_context import client_context
+from zabka.ensemble.server.config.tls import TlsStore
+from zabka.ensemble.server.config.tls_stores import BadStore, Store
 from zabka.ensemble.txnlog.files import make_directories
 from zabka.journal.cause import Cause
 from zabka.journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
 from zabka.journal.message_log import MessageLog, open_message_log
 from zabka.journal.writer import Journal, JournalWriter
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import ChannelSecurity, ServerSecurity
 from zabka.kafka.kafka_tap import KafkaTap
 from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.coordination import Zk
@@ -77,6 +83,8 @@ FINISH_S = 1.0
 
 NONCE_BYTES = 24
 """Randomness of a SCRAM nonce, which is random and not predictable (RFC 5802, section 5.1)."""
+REPORT_INTERVAL_MS = 5_000
+"""First interval between reports of the same failure. It is longer than the interval at which brokers retry."""
 LOCK_FILE = ".lock"
 
 
@@ -228,9 +236,13 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
+        self._ensemble_context = _ensemble_context(config)
         self._client_links = ClientLinks("client", first_client, self._emit)
         self._ledger = FaultLedger()
-        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._open_connection, self._kafka_tap)
+        self._tls: dict[str, TlsStore] = {}
+        """The TLS contexts of each listener with SSL or SASL_SSL, keyed by name."""
+        security = ChannelSecurity(self._security_of, environment.nonce, self._authentication_failed)
+        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._open_connection, self._kafka_tap, security)
         self._log_directories = [
             FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
@@ -252,7 +264,10 @@ class BrokerProcess:
         self._log = ProcessLog(environment.log, self._broker.loggers)
         self._ports: list[KafkaPort] = []
         environment.made(self._broker, self._hold_faults)
-        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
+        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later, REPORT_INTERVAL_MS)
+        self._unauthenticated = DroppedConnections(
+            self._log_unauthenticated, self._runtime.call_later, REPORT_INTERVAL_MS
+        )
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
@@ -353,7 +368,10 @@ class BrokerProcess:
             kind: Callable[..., KafkaPort] = KafkaPort
         else:
             mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
-            kind = partial(SecureKafkaPort, tls_store(tls, self._log_problem), mapper)
+            store = self._tls[listener.name] = tls_store(tls, self._log_problem)
+            if listener.name in (config.inter_broker_listener, config.control_plane_listener):
+                check_own_trust(listener.name, store)
+            kind = partial(SecureKafkaPort, store, mapper)
         return kind(
             listener.name,
             self._broker.serve,
@@ -390,18 +408,28 @@ class BrokerProcess:
         for port in self._ports:
             port.hold_links(self._client_links)
 
-    async def _open_connection(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
+    async def _open_connection(
+        self, factory: Callable[[], asyncio.Protocol], to: Endpoint, tls: ssl.SSLContext | None
+    ) -> object:
         """Connect to a broker. First register the broker's name, so that link faults apply to the connection.
 
         The agent of this host may know only an earlier address of the broker.
         """
         self._faults.name_nodes({address_key(to.host, to.port): f"broker-{to.broker_id}"})
-        return await self._faults.open_connection(factory, to.host, to.port)
+        return await self._faults.open_connection(factory, to.host, to.port, ssl=tls)
+
+    def _security_of(self, to: Endpoint) -> ServerSecurity:
+        """Return the security of connections to another broker: that of this broker's own listener of the same name."""
+        name = to.listener or self._config.inter_broker_listener
+        store, credentials = self._tls.get(name), self._config.credentials.get(name)
+        if store is None:
+            return ServerSecurity(credentials=credentials)
+        return ServerSecurity(store.client_context, self._config.tls[name].checks_names, credentials)
 
     def _coordination(self) -> Client:
         return Client(
             self._config.zookeeper_connect,
-            AsyncioConnector(self._faults, tap=self._client_tap),
+            AsyncioConnector(self._faults, ssl_context=self._ensemble_context, tap=self._client_tap),
             self._runtime,
             session_timeout_ms=self._config.session_timeout_ms,
             name=self._config.node_name,
@@ -461,6 +489,14 @@ class BrokerProcess:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
 
+    def _authentication_failed(self, to: Endpoint, reason: str) -> None:
+        self._unauthenticated.drop(f"{to.broker_id} ({to.host}:{to.port})", reason)
+
+    def _log_unauthenticated(self, remote: str, reason: str, count: int) -> None:
+        problem = f"Connection to node {remote} failed authentication due to: {reason}"
+        self._log.error(CONNECTIONS, problem, count=count)
+        self._emit(PeerProtocolBroken(remote, f"authentication failed: {reason}", count))
+
     def _failed(self, request: str, failure: Exception) -> None:
         if isinstance(failure, AssertionError):
             self._fail(request, failure)
@@ -501,6 +537,27 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
     return {address: f"peer-{number}" for number, address in enumerate(addresses, 1)}
 
 
+def _ensemble_context(config: KafkaConfig) -> ssl.SSLContext | None:
+    """Return the TLS context of the sessions with the ensemble, or None for plain text. Raises ConfigError."""
+    tls = config.ensemble_tls
+    if tls is None:
+        return None
+    try:
+        return client_context(
+            _store(tls.trusted),
+            _store(tls.own),
+            checks_names=tls.checks_names,
+            versions=tls.versions,
+            ciphers=tls.cipher_suites,
+        )
+    except BadStore as bad:
+        raise ConfigError(f"the stores of zookeeper.ssl cannot be used: {bad}") from None
+
+
+def _store(keys: StoreKeys | None) -> Store | None:
+    return None if keys is None else Store(Path(keys.location), keys.kind, keys.password)
+
+
 async def _identified(config: KafkaConfig) -> KafkaConfig:
     """Return the configuration with a broker id, generated if necessary (broker.id.generation.enable).
 
@@ -515,7 +572,7 @@ async def _next_id(config: KafkaConfig) -> int:
     runtime = AsyncioRuntime(asyncio.get_running_loop())
     client = Client(
         config.zookeeper_connect,
-        AsyncioConnector(),
+        AsyncioConnector(ssl_context=_ensemble_context(config)),
         runtime,
         session_timeout_ms=config.session_timeout_ms,
         name="a new broker",

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.ensemble.ports import Runtime
-from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, KafkaMessage
 
 RETRY_BACKOFF_MS = 50
 
@@ -28,7 +28,7 @@ class ControllerGateway:
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no controller is known"
         while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
-            endpoint = self._controller()
+            endpoint = self._metadata.controller_endpoint()
             if endpoint is not None:
                 try:
                     response = await self._channel.call(endpoint, request, left_ms)
@@ -40,7 +40,3 @@ class ControllerGateway:
                     reason = f"broker {endpoint.broker_id} is not the controller"
             await self._runtime.sleep(RETRY_BACKOFF_MS)
         raise ChannelBroken(reason)
-
-    def _controller(self) -> Endpoint | None:
-        controller_id = self._metadata.controller_id
-        return self._metadata.endpoint(controller_id) if controller_id >= 0 else None

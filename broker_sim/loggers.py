@@ -6,7 +6,7 @@ when the process ends.
 
 | level | what a logger writes |
 |---|---|
-| FATAL, ERROR | requests that failed because of an error in the broker |
+| FATAL, ERROR | requests that failed because of an error in the broker, failed authentication to another broker |
 | WARN | dropped connections, damage on the disk, an ensemble that does not respond |
 | INFO | start, registration, shutdown |
 | DEBUG | journal events |

@@ -42,12 +42,14 @@ class PartitionMetadata(NamedTuple):
 class MetadataCache:
     """Brokers, topics and the controller, according to the UpdateMetadata requests received so far.
 
-    `generation` changes with every change that requests may wait for.
+    `generation` changes with every change that requests may wait for. `control_plane_listener` is "" if brokers connect
+    to the controller through the inter-broker listener.
     """
 
-    def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
+    def __init__(self, runtime: Runtime, inter_broker_listener: str, control_plane_listener: str = "") -> None:
         self._runtime = runtime
         self._inter_broker_listener = inter_broker_listener
+        self._control_plane_listener = control_plane_listener
         self._brokers: dict[int, LiveBroker] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, KafkaUuid] = {}
@@ -67,16 +69,17 @@ class MetadataCache:
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
         """Return a live broker's address on a listener, or None if it lacks that listener.
 
-        There is no fallback, because the client may be unable to reach another listener. Without `listener`, return the
-        address for other brokers, or else the address of the first listener.
+        Without `listener`, return the address of the inter-broker listener. There is no fallback to another listener:
+        the client may be unable to reach it, and it may have another security protocol.
         """
         broker = self._brokers.get(broker_id)
-        if broker is None or not broker.endpoints:
-            return None
-        address = broker.endpoints.get(listener or self._inter_broker_listener)
-        if address is None and not listener:
-            address = next(iter(broker.endpoints.values()))
+        address = None if broker is None else broker.endpoints.get(listener or self._inter_broker_listener)
         return None if address is None else Endpoint(broker_id, *address)
+
+    def controller_endpoint(self) -> Endpoint | None:
+        """Return the address for requests to the controller, or None if no controller with that listener is known."""
+        found = self.endpoint(self.controller_id, self._control_plane_listener)
+        return None if found is None else found._replace(listener=self._control_plane_listener)
 
     def rack(self, broker_id: int) -> str | None:
         """Return a live broker's rack, or None if it has none or is not alive."""

@@ -8,7 +8,9 @@ failed handshake is reported in the same way as a malformed request.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from zabka.ensemble.server.config.tls import (
     unchosen_suites,
     unknown_suite,
 )
+from zabka.ensemble.server.net.peer_security import tls_problem
 from zabka.ensemble.server.net.sockets import PortError
 from zabka.ensemble.server.net.tls_listener import TlsListener
 
@@ -159,3 +162,28 @@ def tls_store(keys: TlsKeys, report: Callable[[str], object]) -> TlsStore:
         return TlsStore(settings, lambda problem: report(f"listener {keys.listener}: {problem}"))
     except config_values.ConfigError as wrong:
         raise ConfigError(f"listener {keys.listener}: {wrong}") from None
+
+
+def check_own_trust(listener: str, store: TlsStore) -> None:
+    """Raise ConfigError if this broker would not trust its own certificate on a listener for brokers.
+
+    Other brokers usually have the same trust store, so they would reject this broker (SslFactory's SslEngineValidator).
+    Names in the certificate are not checked.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = store.client_context().wrap_bio(to_client, to_server)
+    server = store.server_context().wrap_bio(to_server, to_client, server_side=True)
+    # With TLS 1.3, the server verifies the client's certificate after the client's handshake is complete, so its
+    # handshake is the last one to end.
+    waiting = [client, server]
+    try:
+        while waiting:
+            for end in tuple(waiting):
+                with suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+                    waiting.remove(end)
+    except ssl.SSLError as failed:
+        raise ConfigError(
+            f"listener {listener}: A client SSLEngine created with the provided settings can't connect to a server "
+            f"SSLEngine created with those settings: {tls_problem(failed)}"
+        ) from None

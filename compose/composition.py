@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from zabka.compose.containers import AGENT_PORT, API_HOST, API_PORT, DATA, TOKENS, USER_ID, published
 from zabka.compose.files import API_TOKEN_FILE
+from zabka.compose.secured_nodes import API, secrets_of
 from zabka.compose.topology import HostSpec, Topology
 
 NODE_IMAGE, SPARK_IMAGE = "zabka", "zabka-spark"
@@ -18,11 +19,13 @@ JOURNALS = "/journals"
 TABLES = "/tables"
 
 
-def compose_yaml(topology: Topology, settings: list[str] | None = None, root: str = "..") -> str:
+def compose_yaml(
+    topology: Topology, settings: list[str] | None = None, root: str = "..", secrets: str = "./zabka-secrets"
+) -> str:
     """Return the content of compose.yaml.
 
     `settings` are the settings from which the topology was created; `root` is the project's directory relative to the
-    file's directory.
+    file's directory, and `secrets` the directory of a secured cluster's certificates and passwords.
     """
     parts = [
         _head(topology, settings or [], root),
@@ -30,6 +33,7 @@ def compose_yaml(topology: Topology, settings: list[str] | None = None, root: st
         *(_service(topology, host) for host in topology.hosts),
         _spark(topology),
         _volumes(topology),
+        _secrets(topology, secrets) if topology.secure else "",
     ]
     return "".join(parts)
 
@@ -75,6 +79,7 @@ x-node: &node
     ZABKA_BROKERS: "{len(topology.brokers)}"
     ZABKA_PROFILE: {topology.profile}
     ZABKA_SETTINGS: {_quoted(json.dumps(settings))}
+{'    ZABKA_SECURE: "true"' + chr(10) if topology.secure else ""}\
   healthcheck: &health
     test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}"]
     # Failed health checks do not count against a container until it has had time to start on a busy machine.
@@ -90,15 +95,17 @@ x-after-peers: &after-peers
 
 
 def _service(topology: Topology, host: HostSpec) -> str:
-    own = ""
+    own, secured = "", "tls:" if topology.secure else ""
     if host.runs_api:
         own = (
             "    build:\n      <<: *build\n      target: nodes\n"
             "    healthcheck:\n      <<: *health\n"
-            f'      test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}", "{API_PORT}"]\n'
+            f'      test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}", "{secured}{API_PORT}"]\n'
         )
     if not any(node.startswith("peer-") for node in host.nodes):
         own += "    depends_on: *after-peers\n"
+    if topology.secure:
+        own += f"    secrets: [{', '.join(secrets_of(_kind(host)))}]\n"
     ports = ", ".join(f'"127.0.0.1:{outside}:{inside}"' for outside, inside in published(topology, host))
     return f"""\
   {host.address}:
@@ -134,6 +141,15 @@ def _spark(topology: Topology) -> str:
     volumes:
 {mounts}      - "tables:{TABLES}"
 """
+
+
+def _secrets(topology: Topology, directory: str) -> str:
+    names = sorted({name for host in topology.hosts for name in secrets_of(_kind(host))})
+    return "secrets:\n" + "".join(f"  {name}: {{file: {_quoted(f'{directory}/{name}')}}}\n" for name in names)
+
+
+def _kind(host: HostSpec) -> str:
+    return API if host.runs_api else host.nodes[0].partition("-")[0]
 
 
 def _volumes(topology: Topology) -> str:

@@ -21,6 +21,8 @@ from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, Pe
 
 DATA = "/data"
 TOKENS = "/tokens"
+SECRETS = "/run/secrets"
+"""The directory in which a container of a secured cluster finds its certificates and passwords."""
 ANYWHERE = "0.0.0.0"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT = 19092, 9092, 8080, 7070
@@ -55,6 +57,8 @@ def container_topology(
     profile: str = "default",
     settings: list[str] | None = None,
     platform: Platform = "compose",
+    *,
+    secure: bool = False,
 ) -> Topology:
     """Return a topology in which each node has its own host, named like the node on that platform.
 
@@ -107,6 +111,8 @@ def container_topology(
         allowed_hosts=[API_HOST],
         token_directory=TOKENS,
         platform=platform,
+        secure=secure,
+        secrets_directory=SECRETS if secure else "",
     )
 
 
@@ -140,6 +146,7 @@ def topology_here() -> Topology:
         os.environ.get("ZABKA_PROFILE", "default"),
         json.loads(os.environ.get("ZABKA_SETTINGS", "[]")),
         "kubernetes" if platform == "kubernetes" else "compose",
+        secure=os.environ.get("ZABKA_SECURE", "") == "true",
     )
 
 

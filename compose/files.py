@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from zabka.agent.token_file import read_token
-from zabka.compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
+from zabka.compose.secured_nodes import api_security
+from zabka.compose.topology import HostSpec, Topology, bracketed, reachable, secrets_directory, write_atomically
 
 TOKEN_FILE = "agent.token"
 API_TOKEN_FILE = "token"
@@ -162,6 +163,7 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
         "session_timeout_ms": int(timeout),
         "tables": str(data / "analytics"),
         "allowed_hosts": topology.allowed_hosts,
+        **({"security": api_security(secrets_directory(topology, data))} if topology.secure else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -49,10 +50,13 @@ class _Cluster(msgspec.Struct):
     topics: list[_Topic]
 
 
-def read_health(url: str) -> dict[str, Any] | None:
-    """Return the health of the cluster at this URL, or None if its API does not respond."""
+def read_health(url: str, authority: Path | None = None) -> dict[str, Any] | None:
+    """Return the health of the cluster at this URL, or None if its API does not respond.
+
+    `authority` is the certificate that verifies the server of an HTTPS URL.
+    """
     try:
-        answer = call("GET", f"{url}/api/v1/cluster", timeout_s=ANSWER_S)
+        answer = call("GET", f"{url}/api/v1/cluster", timeout_s=ANSWER_S, authority=authority)
         if not answer.is_success:
             return None
         cluster = msgspec.json.decode(answer.body, type=_Cluster)

@@ -1,7 +1,7 @@
 """A container's health check. It requests the agent's health and, if the API runs in the container, the API's.
 
-`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port. Each check is a new process, in
-every container at the same time, so it imports only the standard library.
+`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port, over TLS for `tls:PORT`. Each
+check is a new process, in every container at the same time, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import sys
 
 TIMEOUT_S = 5.0
 ANSWER_BYTES_MAX = 65_536
+_TLS = "tls:"
 
 
-def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
-    """Return why the server on this port is not healthy, or an empty string if it is healthy."""
+def trouble(port: int, timeout_s: float = TIMEOUT_S, *, tls: bool = False) -> str:
+    """Return why the server on this port is not healthy, or an empty string if it is healthy.
+
+    With `tls`, the server's certificate is not verified: the server is in the same container.
+    """
     request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     answer = b""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+        with _connected(port, timeout_s, tls) as link:
             link.sendall(request)
             while len(answer) < ANSWER_BYTES_MAX and (more := link.recv(ANSWER_BYTES_MAX)):
                 answer += more
@@ -29,10 +33,24 @@ def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
     return "" if status == [b"200"] else f"port {port}: {(body or head).decode(errors='replace')}"
 
 
+def _connected(port: int, timeout_s: float, tls: bool) -> socket.socket:
+    link = socket.create_connection(("127.0.0.1", port), timeout_s)
+    if not tls:
+        return link
+    # Imported only here, because the import takes as long as the rest of a check.
+    import ssl
+
+    try:
+        return ssl._create_unverified_context().wrap_socket(link)
+    except BaseException:
+        link.close()
+        raise
+
+
 def main(ports: list[str]) -> int:
     """Check every port. Return exit code 0 if all are healthy, else 1, with the reason on standard error."""
     for port in ports:
-        if reason := trouble(int(port)):
+        if reason := trouble(int(port.removeprefix(_TLS)), tls=port.startswith(_TLS)):
             print(reason, file=sys.stderr)  # noqa: T201
             return 1
     return 0

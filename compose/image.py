@@ -120,5 +120,6 @@ def dockerignore() -> str:
             "*",
             *(f"!{name}" for name in (*_PAGE_FILES, *LINKED, "zabka")),
             "**/__pycache__",
+            "**/zabka-secrets",
         )
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from zabka.compose.containers import (
@@ -20,6 +21,7 @@ from zabka.compose.containers import (
     ELECTION_PORT,
     INNER_PORT,
     QUORUM_PORT,
+    SECRETS,
     TOKENS,
     USER_ID,
 )
@@ -35,36 +37,53 @@ _LABEL = "app.kubernetes.io"
 _QUANTITY = re.compile(r"[1-9][0-9]*(Mi|Gi|Ti|M|G|T)")
 
 Object = dict[str, Any]
+Secrets = Mapping[str, Mapping[str, str]]
+"""The contents of the files that peers, brokers and the API of a secured cluster need, by kind and file name."""
 
 
 def kubernetes_yaml(
-    topology: Topology, settings: list[str], *, image: str = IMAGE, storage: str = STORAGE, agents_token: str = ""
+    topology: Topology,
+    settings: list[str],
+    *,
+    image: str = IMAGE,
+    storage: str = STORAGE,
+    agents_token: str = "",
+    secrets: Secrets | None = None,
 ) -> str:
     """Return the content of the manifests. Raises BadPlan.
 
     `settings` are the settings from which the topology was created, `storage` is the size of each volume, and
-    `agents_token`, if given, is written as a Secret.
+    `agents_token`, if given, is written as a Secret. `secrets` has the certificates and passwords of a secured cluster.
     """
     if not _QUANTITY.fullmatch(storage):
         raise BadPlan(f"--storage is a size such as {STORAGE}, not {storage!r}")
     return _head(topology, has_secret=bool(agents_token)) + "".join(
-        f"---\n{as_yaml(each)}" for each in manifests(topology, settings, image, storage, agents_token)
+        f"---\n{as_yaml(each)}" for each in manifests(topology, settings, image, storage, agents_token, secrets)
     )
 
 
-def manifests(topology: Topology, settings: list[str], image: str, storage: str, agents_token: str) -> list[Object]:
+def manifests(
+    topology: Topology,
+    settings: list[str],
+    image: str,
+    storage: str,
+    agents_token: str,
+    secrets: Secrets | None = None,
+) -> list[Object]:
     """Return every Kubernetes object. Each object comes before the objects that refer to it."""
     counts = {"ZABKA_PEERS": str(len(topology.peers)), "ZABKA_BROKERS": str(len(topology.brokers))}
-    found = [
-        _object("v1", "ConfigMap", CONFIG, data={**counts, "ZABKA_PROFILE": topology.profile,
-                                                 "ZABKA_PLATFORM": topology.platform}),
-    ]  # fmt: skip
+    data = {**counts, "ZABKA_PROFILE": topology.profile, "ZABKA_PLATFORM": topology.platform}
+    if topology.secure:
+        data["ZABKA_SECURE"] = "true"
+    found = [_object("v1", "ConfigMap", CONFIG, data=data)]
     if settings:
         # The settings may contain passwords, so they are stored in a Secret.
         found.append(_object("v1", "Secret", SETTINGS, stringData={"settings": json.dumps(settings)}))
     if agents_token:
         found.append(_object("v1", "Secret", AGENTS_SECRET, stringData={TOKEN_FILE: agents_token}))
-    pod = _Pod(image, has_settings=bool(settings))
+    for kind, files in (secrets or {}).items():
+        found.append(_object("v1", "Secret", _secret(kind), stringData=dict(files)))
+    pod = _Pod(image, has_settings=bool(settings), secure=topology.secure)
     peers = {"client": CLIENT_PORT, "quorum": QUORUM_PORT, "election": ELECTION_PORT, "agent": AGENT_PORT}
     found += _nodes("peer", len(topology.peers), peers, pod, storage)
     if topology.brokers:
@@ -82,6 +101,11 @@ def _head(topology: Topology, *, has_secret: bool) -> str:
         f"not this file.\n{made}"
         f"# Calls that change something need the API's: kubectl exec deploy/{API_HOST} -- cat {DATA}/{API_TOKEN_FILE}\n"
     )
+
+
+def _secret(kind: str) -> str:
+    """Return the name of the Secret of a kind of node."""
+    return f"zabka-{kind}"
 
 
 def _labels(component: str) -> dict[str, str]:
@@ -135,7 +159,8 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
 def _api(pod: _Pod, storage: str) -> list[Object]:
     labels = _labels(API_HOST)
     ports = {"http": API_PORT, "agent": AGENT_PORT}
-    spec = pod.spec(API_HOST, "host-1", ports, {"path": "/healthz", "port": "http"})
+    scheme = {"scheme": "HTTPS"} if pod.secure else {}
+    spec = pod.spec(API_HOST, "host-1", ports, {"path": "/healthz", "port": "http", **scheme})
     spec["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": API_HOST}})
     return [
         _object(
@@ -169,8 +194,9 @@ def _claim(storage: str) -> Object:
 class _Pod:
     """The common parts of all pods: user, environment, and resources."""
 
-    def __init__(self, image: str, *, has_settings: bool) -> None:
+    def __init__(self, image: str, *, has_settings: bool, secure: bool) -> None:
         self._image = image
+        self.secure = secure
         self._has_settings = has_settings
 
     def spec(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
@@ -202,8 +228,12 @@ class _Pod:
             "volumes": [
                 {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
                 {"name": "tokens", "secret": {"secretName": AGENTS_SECRET, "defaultMode": READS_FOR_GROUP}},
+                *([self._secrets(component)] if self.secure else []),
             ],
         }
+
+    def _secrets(self, component: str) -> Object:
+        return {"name": "secrets", "secret": {"secretName": _secret(component), "defaultMode": READS_FOR_GROUP}}
 
     def _container(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
         # Check only the agent: a user may have killed the node on purpose, and the agent must not be restarted for
@@ -230,6 +260,7 @@ class _Pod:
                 {"name": "data", "mountPath": DATA},
                 {"name": "tokens", "mountPath": TOKENS, "readOnly": True},
                 {"name": "tmp", "mountPath": "/tmp"},
+                *([{"name": "secrets", "mountPath": SECRETS, "readOnly": True}] if self.secure else []),
             ],
         }
 

@@ -41,6 +41,8 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """HOST:PORT of every broker, if clients connect through a proxy. The brokers then advertise it on a second
     listener.
     """
+    secure: bool | None = None
+    """Whether connections are encrypted and clients authenticate."""
     second_listener: bool = False
     """Whether each broker has a second listener, at the same address as the first. Its protocol is in the settings."""
     overrides: Overrides = Overrides({}, {})
@@ -106,6 +108,7 @@ def plan(wanted: Requested, before: Topology | None, within: range | None = None
         profile=profile,
         zookeeper=_merged(before.zookeeper if before else {}, wanted.overrides.zookeeper),
         kafka=_merged(before.kafka if before else {}, wanted.overrides.kafka),
+        secure=bool(before and before.secure) if wanted.secure is None else wanted.secure,
     )
 
 

@@ -47,7 +47,7 @@ def read_status(data: Path) -> dict[str, Any] | None:
         "zookeeper_connect": topology.connect,
         "bootstrap_servers": topology.bootstrap,
         "processes": processes,
-        "health": read_health(topology.api_url) if running else None,
+        "health": read_health(topology.api_url, topology.authority(data)) if running else None,
     }
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from zabka.agent.loopback import loopback
 from zabka.compose.ports import control_socket, make_private
+from zabka.compose.secured_nodes import AUTHORITY, PROTOCOL, broker_settings, peer_settings
 from zabka.ensemble.properties import property_line
 
 TOPOLOGY_FILE = "topology.json"
@@ -113,6 +114,9 @@ class Topology(msgspec.Struct, frozen=True):
     allowed_hosts: list[str] = []
     token_directory: str = ""
     platform: Platform = "local"
+    secure: bool = False
+    """Whether connections are encrypted and clients authenticate (`zabka.compose.secured_nodes`)."""
+    secrets_directory: str = ""
     layout: int = LAYOUT_VERSION
 
     @property
@@ -128,7 +132,8 @@ class Topology(msgspec.Struct, frozen=True):
     @property
     def api_url(self) -> str:
         """The URL at which a browser on this machine can open the page."""
-        return f"http://{bracketed(reachable(self.api_bind))}:{self.api_port}"
+        scheme = "https" if self.secure else "http"
+        return f"{scheme}://{bracketed(reachable(self.api_bind))}:{self.api_port}"
 
     def nodes(self) -> Iterator[PeerSpec | BrokerSpec]:
         """Yield all peers, then all brokers."""
@@ -141,6 +146,14 @@ class Topology(msgspec.Struct, frozen=True):
         It is the data directory, or a directory that several hosts share.
         """
         return Path(self.token_directory) if self.token_directory else data
+
+    def secrets(self, otherwise: Path) -> Path:
+        """Return the directory of the nodes' secrets: the one that a container mounts, or `otherwise`."""
+        return Path(self.secrets_directory) if self.secrets_directory else otherwise
+
+    def authority(self, data: Path) -> Path | None:
+        """Return the certificate that verifies this cluster's servers, or None if the cluster is not secured."""
+        return secrets_directory(self, data) / AUTHORITY if self.secure else None
 
     def on_loopback(self) -> bool:
         """Return whether all servers listen only on this machine's loopback."""
@@ -219,6 +232,11 @@ def node_directory(data: Path, node: str) -> Path:
     return data / node
 
 
+def secrets_directory(topology: Topology, data: Path) -> Path:
+    """Return the directory of the certificates and passwords of a secured cluster."""
+    return topology.secrets(data / "security")
+
+
 def journal_directory(data: Path, node: str) -> Path:
     """Return the directory of a node's journal."""
     return node_directory(data, node) / "journal"
@@ -235,8 +253,7 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
     settings: dict[str, str] = {
         **PROFILES[topology.profile][0],
         "dataDir": str(home / "data"),
-        "clientPort": str(peer.client_port),
-        "clientPortAddress": peer.bind,
+        **_client_port(topology, peer, data),
         "admin.enableServer": "false",
         **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
         **({"peerType": "observer"} if peer.observer else {}),
@@ -252,12 +269,19 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
     return _properties(settings)
 
 
+def _client_port(topology: Topology, peer: PeerSpec, data: Path) -> dict[str, str]:
+    if not topology.secure:
+        return {"clientPort": str(peer.client_port), "clientPortAddress": peer.bind}
+    port = {"secureClientPort": str(peer.client_port), "secureClientPortAddress": peer.bind}
+    return {**port, **peer_settings(secrets_directory(topology, data))}
+
+
 def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str:
     """Return the content of a broker's server.properties."""
     home = node_directory(data, broker.name)
     settings = {
         "broker.id": str(broker.id),
-        **_listeners(broker),
+        **_listeners(broker, PROTOCOL if topology.secure else "PLAINTEXT"),
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
@@ -268,28 +292,34 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "offsets.topic.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
         "transaction.state.log.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
         "transaction.state.log.min.isr": str(min(INTERNAL_MIN_ISR_MAX, len(topology.brokers))),
-        **topology.kafka,
+        **(_secured(topology, broker, data) if topology.secure else topology.kafka),
         "zabka.node.name": broker.name,
         **_own_keys(broker.name, data, topology.kafka),
     }
     return _properties(settings)
 
 
-def _listeners(broker: BrokerSpec) -> dict[str, str]:
+def _listeners(broker: BrokerSpec, protocol: str) -> dict[str, str]:
     bind, inner = bracketed(broker.bind), f"{bracketed(broker.advertised)}:{broker.port}"
     if not broker.external_port:
         return {
-            "listeners": f"PLAINTEXT://{bind}:{broker.port}",
-            "advertised.listeners": f"PLAINTEXT://{inner}",
+            "listeners": f"{protocol}://{bind}:{broker.port}",
+            "advertised.listeners": f"{protocol}://{inner}",
+            **({} if protocol == "PLAINTEXT" else {"inter.broker.listener.name": protocol}),
         }
     outer = f"{bracketed(broker.external)}:{broker.external_port}"
     outer_port = broker.external_bind_port or broker.external_port
     return {
         "listeners": f"INTERNAL://{bind}:{broker.port},EXTERNAL://{bind}:{outer_port}",
         "advertised.listeners": f"INTERNAL://{inner},EXTERNAL://{outer}",
-        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        "listener.security.protocol.map": f"INTERNAL:{protocol},EXTERNAL:{protocol}",
         "inter.broker.listener.name": "INTERNAL",
     }
+
+
+def _secured(topology: Topology, broker: BrokerSpec, data: Path) -> dict[str, str]:
+    names = ("INTERNAL", "EXTERNAL") if broker.external_port else (PROTOCOL,)
+    return broker_settings(secrets_directory(topology, data), names, topology.kafka)
 
 
 def _own_keys(node: str, data: Path, overrides: dict[str, str]) -> dict[str, str]:

@@ -32,8 +32,9 @@ from zabka.compose.files import (
 from zabka.compose.launch import die_with_parent, start_agent
 from zabka.compose.plan import Requested, plan
 from zabka.compose.progress import Progress
+from zabka.compose.security import JSON, PROPERTIES, write_secrets
 from zabka.compose.status import ANSWER_S, read_snapshot
-from zabka.compose.topology import Topology, load, node_directory, save
+from zabka.compose.topology import Topology, load, node_directory, save, secrets_directory
 from zabka.ensemble.runtime.extras import is_installed, sentence
 from zabka.ensemble.server.config.security_cfg import without_secrets
 
@@ -60,9 +61,11 @@ class Stopped(Exception):
 def prepare(wanted: Requested, data: Path) -> Topology:
     """Write the topology and the nodes' files into the data directory.
 
-    Raises BadTopology, BadPlan, PortTaken, OSError. The caller must have locked the directory.
+    Raises BadTopology, BadPlan, PortTaken, Lacking, OSError. The caller must have locked the directory.
     """
     topology = plan(wanted, load(data))
+    if topology.secure:
+        write_secrets(topology, secrets_directory(topology, data), data)
     save(topology, data)
     return topology
 
@@ -74,7 +77,7 @@ def up(
 
     The exit code is 128 plus the signal's number if a signal arrived before the cluster was ready. `companion` is
     called once the cluster is ready: it starts another program that runs with the cluster, and returns a note about
-    that program. Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
+    that program. Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, Lacking, OSError.
     """
     # This takes effect only if the parent requests it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
@@ -151,10 +154,15 @@ class _Foreground:
         notes = [f"ensemble  {topology.connect}"]
         notes += [f"brokers   {topology.bootstrap}"] if topology.brokers else []
         notes.append(f"data      {self._data}")
-        if not topology.on_loopback():
+        if topology.secure and topology.brokers:
+            notes.append(f"clients   {self._data / PROPERTIES}, {self._data / JSON} (librdkafka)")
+        if topology.secure:
+            notes.append(f"secrets   {secrets_directory(topology, self._data)} (certificates, other users' settings)")
+        if topology.secure or not topology.on_loopback():
             notes.append(
                 f"token     {self._data / API_TOKEN_FILE} (calls that change something or read records need it)"
             )
+        if not topology.on_loopback():
             notes += exposed(topology)
         if not is_installed("dashboard"):
             notes.append(f"page      {sentence('dashboard', 'the page is')}")
@@ -204,10 +212,10 @@ class _Foreground:
 
 def exposed(topology: Topology) -> list[str]:
     """Return warnings if the cluster can be reached from other machines."""
-    warnings = [
+    warnings = [] if topology.secure else [
         f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
         "every client that reaches these ports can read and write everything"
-    ]
+    ]  # fmt: skip
     if any(loopback(broker.advertised) for broker in topology.brokers):
         warnings.append(
             f"warning   brokers advertise {topology.brokers[0].advertised}, which only this machine reaches, "
@@ -227,7 +235,7 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
     while time.monotonic() < deadline:
         trouble()
         _look_for_dead(topology, data, token)
-        missing = _missing(topology)
+        missing = _missing(topology, topology.authority(data))
         if not missing:
             return
         if missing[0] != waiting_for:
@@ -237,14 +245,14 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
     raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {waiting_for}")
 
 
-def _missing(topology: Topology) -> list[str]:
+def _missing(topology: Topology, authority: Path | None) -> list[str]:
     """Return which of quorum, brokers, controller and page are not available yet."""
     try:
-        ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S)
+        ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S, authority=authority)
         if ready.status == 503:
             problem = json.loads(ready.body)
             return list(problem.get("missing") or [problem["detail"]])
-        page = call("GET", topology.api_url, timeout_s=ANSWER_S)
+        page = call("GET", topology.api_url, timeout_s=ANSWER_S, authority=authority)
         if ready.is_success and page.is_success:
             cluster = json.loads(ready.body)["brokers"]
             return [f"broker {b.id} is not registered" for b in topology.brokers if b.id not in cluster]

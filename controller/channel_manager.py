@@ -54,7 +54,7 @@ class ControllerChannelManager:
     def add_broker(self, info: BrokerInfo) -> None:
         """Create a request queue for a broker that has registered."""
         if info.broker_id not in self._brokers:
-            endpoint = self.endpoint(info)
+            endpoint = self._control_endpoint(info)
             queue = _BrokerQueue(self._channel, self._runtime, self._config, endpoint, self._refused)
             self._brokers[info.broker_id] = queue
 
@@ -70,15 +70,16 @@ class ControllerChannelManager:
         """Use the broker's new listener, also for requests that are already queued."""
         queue = self._brokers.get(info.broker_id)
         if queue is not None:
-            queue.endpoint = self.endpoint(info)
+            queue.endpoint = self._control_endpoint(info)
 
     def endpoint(self, info: BrokerInfo) -> Endpoint:
+        """Return the address of that broker for other brokers."""
+        return _endpoint(info, self._config.inter_broker_listener_name)
+
+    def _control_endpoint(self, info: BrokerInfo) -> Endpoint:
         """Return the address for control requests to that broker."""
-        name = self._config.inter_broker_listener_name
-        found = next((e for e in info.endpoints if e.listener == name), None)
-        if found is None:
-            found = info.endpoints[0]
-        return Endpoint(info.broker_id, found.host, found.port)
+        name = self._config.control_plane_listener_name
+        return _endpoint(info, name)._replace(listener=name) if name else self.endpoint(info)
 
     def send(self, broker_id: int, request: KafkaMessage, on_response: OnResponse | None = None) -> None:
         """Queue a request. Do nothing for an unknown broker. Raises QueueFull."""
@@ -113,6 +114,11 @@ class ControllerChannelManager:
         """Number of requests that wait for that broker, including the one in flight."""
         queue = self._brokers.get(broker_id)
         return len(queue) if queue is not None else 0
+
+
+def _endpoint(info: BrokerInfo, listener: str) -> Endpoint:
+    found = next((each for each in info.endpoints if each.listener == listener), info.endpoints[0])
+    return Endpoint(info.broker_id, found.host, found.port)
 
 
 class _BrokerQueue:

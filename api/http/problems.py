@@ -117,7 +117,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return a route's error responses with these statuses, for the OpenAPI document."""
     reasons = {
         400: "The request is malformed, or its Host header is not allowed",
-        401: "The bearer token is missing or wrong (only where not on loopback)",
+        401: "The bearer token is missing or wrong (where not on loopback, or secured)",
         403: "The request comes from a page of another origin",
         404: "Not found",
         409: "The request conflicts with the current state",

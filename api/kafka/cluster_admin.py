@@ -16,6 +16,7 @@ from zabka.api.kafka.kafka_client import make_client, make_runtime
 from zabka.api.views.models import ElectionResult, NewTopic
 from zabka.journal.events import TopicPartition
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
@@ -61,8 +62,9 @@ class KafkaAdmin:
     A request takes at most ADMIN_TIMEOUT_MS, plus up to `failover_ms` if a new controller must be elected first.
     """
 
-    def __init__(self, bootstrap: str, failover_ms: int = 0) -> None:
+    def __init__(self, bootstrap: str, failover_ms: int = 0, security: ChannelSecurity = PLAIN_TEXT) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._failover_ms = failover_ms
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
         self._made_for: dict[str, tuple[AdminClient, AsyncioChannel]] = {}
@@ -81,7 +83,7 @@ class KafkaAdmin:
 
     def _new_client(self, client_id: str) -> tuple[AdminClient, AsyncioChannel]:
         try:
-            made = make_client(self._bootstrap, client_id)
+            made = make_client(self._bootstrap, client_id, self._security)
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         made[0].failover_ms = self._failover_ms

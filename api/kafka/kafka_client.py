@@ -8,6 +8,7 @@ import structlog
 
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.admin_client import AdminClient
 
 PORT_MAX = 65_535
@@ -31,15 +32,17 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     return found
 
 
-def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]:
+def make_client(
+    bootstrap: str, name: str, security: ChannelSecurity = PLAIN_TEXT
+) -> tuple[AdminClient, AsyncioChannel]:
     """Return a Kafka client on the running loop, and the channel to close after the client.
 
-    Raises ValueError if there are no brokers.
+    `security` is that of its connections. Raises ValueError if there are no brokers.
     """
     brokers = addresses(bootstrap)
     if not brokers:
         raise ValueError("there are no brokers")
-    channel = AsyncioChannel(name)
+    channel = AsyncioChannel(name, security=security)
     return AdminClient(channel, make_runtime(), brokers), channel
 
 

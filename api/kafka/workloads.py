@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import ssl
 import time
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from zabka.journal.cause import Cause
 from zabka.journal.events import Event
 from zabka.journal.writer import JournalWriter
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_status import TakeRecords
@@ -185,10 +187,20 @@ class _Loop(_Plain[ReadProcessWriteWorkload]):
 class WorkloadManager:
     """Starts and stops workloads, and returns their reports. Reports of stopped workloads remain available."""
 
-    def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        zookeeper_connect: str,
+        journal: JournalWriter,
+        ensemble_tls: ssl.SSLContext | None = None,
+        security: ChannelSecurity = PLAIN_TEXT,
+    ) -> None:
+        """Set up the manager; `security` is that of connections to brokers."""
         self._bootstrap = bootstrap
         self._zookeeper_connect = zookeeper_connect
         self._journal = journal
+        self._ensemble_tls = ensemble_tls
+        self._security = security
         self._running: dict[str, _Running] = {}
         self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
         """The tasks that stop running workloads, until they complete."""
@@ -203,7 +215,7 @@ class WorkloadManager:
         """
         self._must_have_room()
         try:
-            client, channel = make_client(self._bootstrap, "workload")
+            client, channel = make_client(self._bootstrap, "workload", self._security)
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
@@ -274,7 +286,7 @@ class WorkloadManager:
         def of_old(take: TakeRecords) -> ZookeeperConsumer:
             session = Client(
                 self._zookeeper_connect,
-                AsyncioConnector(),
+                AsyncioConnector(ssl_context=self._ensemble_tls),
                 runtime,
                 session_timeout_ms=OLD_SESSION_TIMEOUT_MS,
                 name=workload_id,

@@ -39,7 +39,7 @@ async def post_what_if(requested: NewWhatIf, service: Service, response: Respons
     cluster = service.views.cluster(fresh, service.workloads.all(), await fault_views(service))
     broker, ensemble = await asyncio.gather(
         _broker_settings(service, cluster.controller.broker_id),
-        admin_words.settings(service.settings.zookeeper_connect, ENSEMBLE_KEYS),
+        admin_words.settings(service.settings.zookeeper_connect, ENSEMBLE_KEYS, service.ensemble_tls),
     )
     asked = service.forecasts.request(requested, live_state(cluster, ensemble, broker), cluster.seq)
     response.headers["Location"] = f"/api/v1/what-if/{asked.id}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Collection
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TIMEOUT_S = 0.5
 
 
-async def ask(host: str, port: int, word: str) -> str | None:
-    """Return a peer's reply to an admin command; None if it does not reply."""
+async def ask(host: str, port: int, word: str, tls: ssl.SSLContext | None = None) -> str | None:
+    """Return a peer's reply to an admin command, sent over TLS if there is a context; None if it does not reply."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 writer.write(word.encode())
                 parts = []
@@ -31,22 +32,22 @@ async def ask(host: str, port: int, word: str) -> str | None:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-async def watchers(connect: str, path: str) -> list[str] | None:
+async def watchers(connect: str, path: str, tls: ssl.SSLContext | None = None) -> list[str] | None:
     """Return the sessions that watch a znode, collected from all peers of a connect string.
 
     Return None if no peer supports `wchp`.
     """
     peers = [address.rpartition(":") for address in connect.partition("/")[0].split(",")]
-    answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
+    answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp", tls) for host, _, port in peers))
     found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
     return sorted({s for sessions in found for s in sessions}) if found else None
 
 
-async def settings(connect: str, keys: Collection[str]) -> dict[str, str]:
+async def settings(connect: str, keys: Collection[str], tls: ssl.SSLContext | None = None) -> dict[str, str]:
     """Return these settings from the first peer of a connect string that replies to `conf`; empty if none does."""
     for address in connect.partition("/")[0].split(","):
         host, _, port = address.rpartition(":")
-        found = await ask(host.strip("[]"), int(port), "conf")
+        found = await ask(host.strip("[]"), int(port), "conf", tls)
         rows = [line.partition("=") for line in (found or "").splitlines()]
         if settings := {key: value for key, equals, value in rows if equals and key in keys}:
             return settings

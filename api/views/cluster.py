@@ -401,6 +401,7 @@ class Views:
                 "external": ",".join(self._settings.external),
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
+                "security": "" if self._settings.security is None else str(self._settings.security.directory),
             },
             history_trouble=self._collector.trouble or self._collector.restarted_journals,
             unreadable=list(fresh.reading.unreadable),

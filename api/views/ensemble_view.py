@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
@@ -121,8 +122,10 @@ class Fresh(NamedTuple):
 class EnsembleView:
     """The API's session with the ensemble, and the last reading of the cluster's state."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+    def __init__(self, hosts: str, session_timeout_ms: int, tls: ssl.SSLContext | None = None) -> None:
+        """Set up the view of the ensemble at `hosts`; `tls` is the TLS context of the session, None for plain text."""
         self._hosts = hosts
+        self._tls = tls
         self._session_timeout_ms = session_timeout_ms
         self._client: Client | None = None
         self._last = Reading()
@@ -150,7 +153,11 @@ class EnsembleView:
 
         runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=session_failed)
         self._client = Client(
-            self._hosts, AsyncioConnector(), runtime, session_timeout_ms=self._session_timeout_ms, name="api"
+            self._hosts,
+            AsyncioConnector(ssl_context=self._tls),
+            runtime,
+            session_timeout_ms=self._session_timeout_ms,
+            name="api",
         )
         holding = asyncio.create_task(self._hold(self._client))
         try:

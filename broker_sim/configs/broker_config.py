@@ -26,11 +26,18 @@ from zabka.broker_sim.configs.config_def import (
     render,
     split_list,
 )
+from zabka.broker_sim.configs.ensemble_tls import ENSEMBLE_TLS_KEYS, EnsembleTls, read_ensemble_tls
+from zabka.broker_sim.configs.inter_broker import (
+    INTER_BROKER_KEYS,
+    check_inter_broker_listeners,
+    control_plane_listener,
+    inter_broker_listener,
+    read_credentials,
+)
 from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
 from zabka.broker_sim.configs.listeners import (
     PROTOCOL_MAP,
     Listener,
-    check_inter_broker_listener,
     read_advertised,
     read_listeners,
 )
@@ -42,6 +49,7 @@ from zabka.controller.historical import HISTORICAL_KEY, Historical
 from zabka.ensemble.client.hosts import parse_hosts
 from zabka.ensemble.close_names import did_you_mean
 from zabka.ensemble.properties import BadProperties, read_properties, trimmed
+from zabka.kafka.sasl_login import Credentials
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
     ConfigType.BOOLEAN,
@@ -79,7 +87,6 @@ _OWN_KEYS = (
     ConfigKey("group.max.session.timeout.ms", _I, 1_800_000, at_least(1)),
     ConfigKey("group.max.size", _I, 2**31 - 1, at_least(1)),
     ConfigKey("group.min.session.timeout.ms", _I, 6_000, at_least(1)),
-    ConfigKey("inter.broker.listener.name", _S, ""),
     ConfigKey("inter.broker.protocol.version", _S, "3.9-IV0"),
     ConfigKey("leader.imbalance.check.interval.seconds", _L, 300, at_least(1)),
     ConfigKey("leader.imbalance.per.broker.percentage", _I, 10, at_least(0)),
@@ -157,7 +164,7 @@ _OWN_KEYS = (
 
 
 def _compile_broker_keys() -> dict[str, ConfigKey]:
-    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS, *SASL_KEYS))
+    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *INTER_BROKER_KEYS, *TLS_KEYS, *SASL_KEYS, *ENSEMBLE_TLS_KEYS))
     for topic_key in TOPIC_KEYS.values():
         name = topic_key.synonym
         if name is not None and name not in keys:
@@ -225,6 +232,10 @@ class KafkaConfig:
     """The TLS configuration of each listener with the security protocol SSL or SASL_SSL, keyed by name."""
     sasl: Mapping[str, SaslKeys]
     """The SASL configuration of each listener with SASL_PLAINTEXT or SASL_SSL, keyed by name."""
+    credentials: Mapping[str, Credentials]
+    """The users with which this broker connects to listeners with SASL of other brokers, keyed by listener name."""
+    ensemble_tls: EnsembleTls | None = None
+    """The TLS configuration of the sessions with the ensemble, or None for plain text."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -291,12 +302,13 @@ class KafkaConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """Name of the listener for connections between brokers: inter.broker.listener.name, or PLAINTEXT if that is not
-        set.
+        """Name of the listener for connections between brokers."""
+        return inter_broker_listener(self.values)
 
-        If the broker has no listener of that name, it uses its first listener.
-        """
-        return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
+    @property
+    def control_plane_listener(self) -> str:
+        """Name of the listener for connections from and to the controller, or "" if it is the inter-broker listener."""
+        return control_plane_listener(self.values)
 
     @property
     def node_name(self) -> str:
@@ -415,7 +427,8 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     if broker_id < 0 and not values["broker.id.generation.enable"]:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
     advertised = read_advertised(values, listeners)
-    check_inter_broker_listener(properties, str(values["inter.broker.listener.name"]), advertised)
+    check_inter_broker_listeners(values, properties, advertised)
+    tls, sasl = read_tls(values, listeners), read_sasl(values, properties, listeners)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
@@ -425,7 +438,9 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         rack=str(values["broker.rack"]) or None,
         values=values,
         originals=dict(properties),
-        tls=read_tls(values, listeners),
-        sasl=read_sasl(values, properties, listeners),
+        tls=tls,
+        sasl=sasl,
+        credentials=read_credentials(values, listeners, tls, sasl),
+        ensemble_tls=read_ensemble_tls(values),
         warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners)),
     )

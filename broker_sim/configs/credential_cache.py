@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import split_list
-
-SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+from zabka.kafka.scram import HASHES
 
 
 class ScramCredential(NamedTuple):
@@ -32,7 +31,7 @@ class CredentialCache:
 
     def update(self, user: str, overrides: Mapping[str, str]) -> None:
         """Replace the credentials of a user by those in the overrides of its znode."""
-        for mechanism in SCRAM_MECHANISMS:
+        for mechanism in HASHES:
             parsed = _parsed(overrides.get(mechanism, ""))
             if parsed is None:
                 self._found.pop((mechanism, user), None)

@@ -26,10 +26,14 @@ def node_name(name: str | None) -> str:
 
 
 class EntityZnodes:
-    """Reads and writes the overrides of one entity: "topics/T", "brokers/N", "users/U/clients/C"."""
+    """Reads and writes the overrides of one entity: "topics/T", "brokers/N", "users/U/clients/C".
 
-    def __init__(self, zk: Zk) -> None:
+    A tool that writes before any broker runs does not need a controller.
+    """
+
+    def __init__(self, zk: Zk, needs_controller: bool = True) -> None:
         self._zk = zk
+        self._needs_controller = needs_controller
 
     async def read(self, entity: str) -> tuple[dict[str, str], int]:
         """Return an entity's overrides and the version of their znode.
@@ -52,30 +56,36 @@ class EntityZnodes:
     async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
         """Write overrides if their znode has this version, and notify every broker. Return False on a version conflict.
 
-        The write succeeds only if there is a controller, and only if the controller does not change during the write
-        (KAFKA-16539). Raises Refused, ZooKeeperError.
+        If a controller is needed, the write succeeds only if there is one, and only if it does not change during the
+        write (KAFKA-16539). Raises Refused, ZooKeeperError.
         """
         zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
         data = znodes.encode_config(overrides)
         if len(data) > ZNODE_BYTES_MAX:
             raise Refused(KafkaError.invalid_config, f"The configuration exceeds {ZNODE_BYTES_MAX} bytes.")
-        controller = await zk.call(lambda: service.exists(znodes.CONTROLLER))
-        if controller is None:
-            raise Refused(KafkaError.stale_controller_epoch, "There is no controller to take the change up.")
+        checks = await self._checks()
         parent = path.rpartition("/")[0]
         if version < 0 and parent.count("/") > 2:
             await create_recursive(zk, parent, None)
         write = Create(path, data) if version < 0 else SetData(path, data, version)
-        ops = [Check(znodes.CONTROLLER, controller.version), write, _notice(entity)]
-        results = await zk.call(lambda: service.multi(ops))
-        if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
+        results = await zk.call(lambda: service.multi([*checks, write, _notice(entity)]))
+        if results[len(checks)].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
             # If the znode already has the data of this request, our first transmission wrote it and its response was
             # lost.
             return (await self.read(entity))[0] == overrides and await self._notify(entity)
-        if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
+        if checks and results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
             raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
         _raise_first(results, path)
         return True
+
+    async def _checks(self) -> list[Check]:
+        """Return the check that the controller stays the same. Raises Refused if there is none but one is needed."""
+        if not self._needs_controller:
+            return []
+        controller = await self._zk.call(lambda: self._zk.service.exists(znodes.CONTROLLER))
+        if controller is None:
+            raise Refused(KafkaError.stale_controller_epoch, "There is no controller to take the change up.")
+        return [Check(znodes.CONTROLLER, controller.version)]
 
     async def clear(self, entity: str, version: int) -> bool:
         """Remove the znode of an entity whose last override was removed. Return False on a version conflict.

@@ -68,6 +68,8 @@ compression.zstd.level Default of a topic's `compression.zstd.level`.
 connection.failed.authentication.delay.ms How long a broker waits with its response to a failed authentication.
 connections.max.idle.ms After how long a silent connection is closed.
 connections.max.reauth.ms After how long a SASL client must authenticate again; 0 is never.
+control.plane.listener.name The listener for connections from and to the controller, instead of the inter-broker
+  listener.
 controlled.shutdown.enable A broker that stops hands its leaderships over first.
 controlled.shutdown.max.retries How often it tries.
 controlled.shutdown.retry.backoff.ms How long it waits between two tries.
@@ -82,7 +84,8 @@ group.initial.rebalance.delay.ms How long an empty group waits for more members 
 group.max.session.timeout.ms The longest session timeout a member may ask for.
 group.max.size How many members a group may have.
 group.min.session.timeout.ms The shortest session timeout a member may ask for.
-inter.broker.listener.name Which listener brokers use among themselves.
+inter.broker.listener.name The listener for connections between brokers, instead of the one that is named like
+  `security.inter.broker.protocol`.
 leader.imbalance.check.interval.seconds How often the controller looks for partitions off their preferred leader.
 leader.imbalance.per.broker.percentage From which share of a broker's partitions on it acts.
 leader.replication.throttled.rate Bytes a second that leaders send to throttled replicas. It stands in ZooKeeper alone.
@@ -153,12 +156,17 @@ replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
 sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`.
-sasl.jaas.config The users of PLAIN, as `listener.name.LISTENER.plain.sasl.jaas.config`.
+sasl.jaas.config The users of PLAIN, and the broker's own user for connections to other brokers, as
+  `listener.name.LISTENER.MECHANISM.sasl.jaas.config`.
+sasl.mechanism.inter.broker.protocol The SASL mechanism of connections between brokers.
 sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
+security.inter.broker.protocol The security protocol of connections between brokers, and the name of their listener.
 socket.request.max.bytes The largest request that is read.
 ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
 ssl.client.auth Whether clients of listeners with TLS must present a certificate: `required`, `requested`, `none`.
 ssl.enabled.protocols The versions of TLS that clients can use: `TLSv1.2`, `TLSv1.3`.
+ssl.endpoint.identification.algorithm `https` compares the host in another broker's address with its certificate;
+  an empty value disables the check.
 ssl.key.password The password of the private key in a PEM store.
 ssl.keystore.certificate.chain The broker's certificate chain in PEM, with `ssl.keystore.key`, instead of a file.
 ssl.keystore.key The broker's private key in PEM, instead of a file.
@@ -192,4 +200,15 @@ zookeeper.connect The peers, `host:port,…`, with an optional chroot, which the
 zookeeper.connection.timeout.ms How long a broker waits for its first connection at start; unset, the session timeout.
 zookeeper.max.in.flight.requests How many requests to the ensemble may be under way.
 zookeeper.session.timeout.ms The timeout of the broker's session, within the ensemble's limits.
+zookeeper.ssl.cipher.suites The cipher suites towards the ensemble; empty for OpenSSL's default.
+zookeeper.ssl.client.enable Whether the session with the ensemble uses TLS.
+zookeeper.ssl.enabled.protocols The versions of TLS towards the ensemble; empty for `zookeeper.ssl.protocol`.
+zookeeper.ssl.endpoint.identification.algorithm `HTTPS` checks the peer's name in its certificate; empty does not.
+zookeeper.ssl.keystore.location The file with the key and certificate for the ensemble: PEM or PKCS12.
+zookeeper.ssl.keystore.password The password of that file.
+zookeeper.ssl.keystore.type `PEM` or `PKCS12`, if the file's name does not show it.
+zookeeper.ssl.protocol The version of TLS towards the ensemble, unless `zookeeper.ssl.enabled.protocols` is set.
+zookeeper.ssl.truststore.location The file with the authorities that are trusted; unset, the system's.
+zookeeper.ssl.truststore.password The password of that file.
+zookeeper.ssl.truststore.type `PEM` or `PKCS12`, if the file's name does not show it.
 """)

@@ -34,7 +34,7 @@ delegation.token.master.key The older name of `delegation.token.secret.key`.
 delegation.token.max.lifetime.ms How long a delegation token can be renewed at most.
 delegation.token.secret.key What delegation tokens are signed with.
 """,
-    "brokers do not authenticate to each other": """
+    "brokers authenticate to each other with the user in `sasl.jaas.config`": """
 sasl.client.callback.handler.class The class that answers what a SASL client is asked.
 sasl.login.callback.handler.class The class that answers what a SASL login is asked.
 sasl.login.class The class that logs in.
@@ -47,26 +47,12 @@ sasl.login.refresh.window.jitter By what share that moment varies.
 sasl.login.retry.backoff.max.ms The longest wait between two tries to log in.
 sasl.login.retry.backoff.ms The first wait between two tries to log in.
 sasl.mechanism.controller.protocol The SASL mechanism towards controllers of a quorum.
-sasl.mechanism.inter.broker.protocol The SASL mechanism between brokers.
 """,
-    "brokers open no TLS connections: traffic between brokers is plain text": """
-ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.
-ssl.protocol The version of TLS with which connections are opened; `ssl.enabled.protocols` decides for listeners.
+    "`ssl.enabled.protocols` selects the versions of TLS": """
+ssl.protocol The version of TLS with which connections are opened.
 """,
-    "the sessions with the ensemble speak no TLS": """
+    "zookeeper.ssl.client.enable alone selects TLS": """
 zookeeper.clientCnxnSocket The class of the ZooKeeper client's sockets.
-zookeeper.ssl.cipher.suites The cipher suites towards the ensemble.
-zookeeper.ssl.crl.enable Whether lists of revoked certificates are looked into.
-zookeeper.ssl.enabled.protocols The versions of TLS towards the ensemble.
-zookeeper.ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.
-zookeeper.ssl.keystore.location The file with the key and certificate for the ensemble.
-zookeeper.ssl.keystore.password The password of that file.
-zookeeper.ssl.keystore.type The format of that file.
-zookeeper.ssl.ocsp.enable Whether a responder is asked about certificates.
-zookeeper.ssl.protocol The version of TLS towards the ensemble.
-zookeeper.ssl.truststore.location The file with the certificates that are trusted.
-zookeeper.ssl.truststore.password The password of that file.
-zookeeper.ssl.truststore.type The format of that file.
 """,
     "it belongs to brokers without ZooKeeper": """
 broker.heartbeat.interval.ms How often a broker reports to the controllers of a quorum.

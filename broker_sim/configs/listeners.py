@@ -9,7 +9,7 @@ from zabka.broker_sim.configs.config_def import ConfigError, Value, split_list
 
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 SASL_PLAINTEXT, SASL_SSL = "SASL_PLAINTEXT", "SASL_SSL"
-_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 """Kafka's default of listener.security.protocol.map."""
 
@@ -45,7 +45,7 @@ def listener_key(listener: str, key: str) -> str:
 def read_listeners(values: Mapping[str, Value]) -> tuple[Listener, ...]:
     """Return the listeners with their security protocols. Raises ConfigError."""
     bound = parse_listeners(str(values["listeners"]), "listeners")
-    protocols = _protocol_map(str(values["listener.security.protocol.map"]))
+    protocols = protocol_map(str(values["listener.security.protocol.map"]))
     return tuple(each._replace(protocol=_protocol(each, protocols)) for each in bound)
 
 
@@ -69,28 +69,6 @@ def read_advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]
     return tuple(each._replace(protocol=protocols[each.name]) for each in advertised)
 
 
-def check_inter_broker_listener(originals: Mapping[str, str], name: str, advertised: tuple[Listener, ...]) -> None:
-    """Raise ConfigError if brokers cannot use the listener that is configured for them.
-
-    `name` is the value of inter.broker.listener.name.
-    """
-    if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= originals.keys():
-        raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
-    by_name = {listener.name: listener for listener in advertised}
-    if name and name.upper() not in by_name:
-        raise ConfigError(
-            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
-            f"The valid options based on currently configured listeners are {','.join(by_name)}"
-        )
-    used = by_name.get(name.upper() or PLAINTEXT, advertised[0])
-    if used.protocol != PLAINTEXT:
-        raise ConfigError(
-            f"brokers would use the listener {used.name} among themselves, whose security protocol is {used.protocol}: "
-            "traffic between brokers is neither encrypted nor authenticated here. Add a PLAINTEXT listener for the "
-            "brokers, and set inter.broker.listener.name to its name"
-        )
-
-
 def parse_listeners(text: str, key: str) -> tuple[Listener, ...]:
     """Parse `NAME://host:port,...`. Raises ConfigError."""
     listeners: list[Listener] = []
@@ -109,11 +87,12 @@ def parse_listeners(text: str, key: str) -> tuple[Listener, ...]:
     return tuple(listeners)
 
 
-def _protocol_map(text: str) -> dict[str, str]:
+def protocol_map(text: str) -> dict[str, str]:
+    """Parse listener.security.protocol.map. Raises ConfigError."""
     protocols: dict[str, str] = {}
     for entry in split_list(text):
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if not colon or protocol not in _PROTOCOLS:
+        if not colon or protocol not in PROTOCOLS:
             raise ConfigError(
                 f"Invalid value {text} for configuration listener.security.protocol.map: "
                 f"{entry} is not a listener's name and PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"

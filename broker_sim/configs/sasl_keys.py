@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
 from zabka.broker_sim.configs.listeners import Listener, listener_key
 from zabka.ensemble.auth.jaas import login_modules
+from zabka.kafka.sasl_login import Credentials
 
 SASL_KEYS = (
     ConfigKey("connection.failed.authentication.delay.ms", ConfigType.INT, 100, at_least(0)),
@@ -139,13 +140,49 @@ def _read(values: Mapping[str, Value], listener: str) -> SaslKeys:
     return SaslKeys(listener, mechanisms, users.get(_PLAIN, MappingProxyType({})), size, reauth_ms)
 
 
+def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Credentials:
+    """Return the user with which a broker connects to other brokers' listener of this name. Raises ConfigError.
+
+    As in Kafka, only the login configuration of the listener's mechanism is used.
+    """
+    key = _jaas_key(listener, mechanism)
+    options = _login_options(values, key, mechanism)
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"listener {listener}: brokers have no user for {mechanism} with which they connect to each other: "
+            f'set {key}={_MODULES[mechanism]} required username="broker" password="secret";'
+        )
+    return Credentials(mechanism, options["username"], options["password"])
+
+
+def client_login(values: Mapping[str, Value]) -> Credentials:
+    """Return the user in a client's `sasl.jaas.config`, for its `sasl.mechanism`. Raises ConfigError."""
+    mechanism, key = str(values["sasl.mechanism"]), "sasl.jaas.config"
+    if mechanism not in _MODULES:
+        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_MODULES)}")
+    options = _login_options(values, key, mechanism)
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(f'{key} has no user: set {_MODULES[mechanism]} required username="alice" password="secret";')
+    return Credentials(mechanism, options["username"], options["password"])
+
+
 def _users(values: Mapping[str, Value], listener: str, mechanism: str) -> Mapping[str, str]:
     """Return the users in a mechanism's login configuration. SCRAM needs none: its users are in ZooKeeper."""
-    key = listener_key(listener, f"{mechanism.lower()}.sasl.jaas.config")
+    key = _jaas_key(listener, mechanism)
+    if not values.get(key) and mechanism == _PLAIN:
+        raise ConfigError(f'PLAIN has no users: set {key}={_MODULES[_PLAIN]} required user_alice="secret";')
+    options = _login_options(values, key, mechanism)
+    return {name[len(_USER) :]: password for name, password in options.items() if name.startswith(_USER)}
+
+
+def _jaas_key(listener: str, mechanism: str) -> str:
+    return listener_key(listener, f"{mechanism.lower()}.sasl.jaas.config")
+
+
+def _login_options(values: Mapping[str, Value], key: str, mechanism: str) -> Mapping[str, str]:
+    """Return the options of the login module in a JAAS key; empty if the key is not set. Raises ConfigError."""
     text = str(values.get(key, ""))
     if not text:
-        if mechanism == _PLAIN:
-            raise ConfigError(f'PLAIN has no users: set {key}={_MODULES[_PLAIN]} required user_alice="secret";')
         return {}
     try:
         modules = login_modules(text)
@@ -156,4 +193,4 @@ def _users(values: Mapping[str, Value], listener: str, mechanism: str) -> Mappin
     ((module, options),) = modules
     if module != _MODULES[mechanism]:
         raise ConfigError(f"{key}: the login module of {mechanism} is {_MODULES[mechanism]}, not {module}")
-    return {name[len(_USER) :]: password for name, password in options.items() if name.startswith(_USER)}
+    return options

@@ -6,8 +6,6 @@ Brokers authenticate clients against their copies of the credentials: see `Crede
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,10 +17,10 @@ from zabka.broker_sim.configs.config_def import split_list
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes, node_name
 from zabka.broker_sim.refusals import Refused
 from zabka.ensemble.errors import ZooKeeperError
+from zabka.kafka.scram import ITERATIONS_MIN, SCRAM_SHA_256, SCRAM_SHA_512, keys_of, salted_password
 
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_HASHES = {1: hashlib.sha256, 2: hashlib.sha512}
-ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+MECHANISMS = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
+ITERATIONS_MAX = 16_384
 
 
 class Credential(NamedTuple):
@@ -131,18 +129,21 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
             raise Refused(KafkaError.unknown_server_error, "Empty key")
 
 
+def password_upsertion(mechanism: int, password: str, salt: bytes, iterations: int = ITERATIONS_MIN) -> Upsertion:
+    """Return the change that sets a user's credential to this password."""
+    return Upsertion(mechanism, iterations, salt, salted_password(MECHANISMS[mechanism], password, salt, iterations))
+
+
 def stored_credential(upsertion: Upsertion) -> str:
     """Return the credential string to store instead of the password (RFC 5802, 3).
 
     With it, a server can verify a login but cannot log in itself.
     """
-    digest = _HASHES[upsertion.mechanism]
-    client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
-    server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()
+    keys = keys_of(MECHANISMS[upsertion.mechanism], upsertion.salted_password)
     parts = {
         "salt": base64.b64encode(upsertion.salt).decode(),
-        "stored_key": base64.b64encode(digest(client_key).digest()).decode(),
-        "server_key": base64.b64encode(server_key).decode(),
+        "stored_key": base64.b64encode(keys.stored_key).decode(),
+        "server_key": base64.b64encode(keys.server_key).decode(),
         "iterations": str(upsertion.iterations),
     }
     return ",".join(f"{name}={value}" for name, value in parts.items())

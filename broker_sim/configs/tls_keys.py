@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, list_of, one_of, split_list
-from zabka.broker_sim.configs.listeners import SASL_SSL, Listener, listener_key
+from zabka.broker_sim.configs.listeners import SASL_SSL, SSL, Listener, listener_key
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 
 _S, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 TLS_KEYS = (
     ConfigKey("ssl.cipher.suites", _LIST, ""),
     ConfigKey("ssl.client.auth", _S, "none", one_of("required", "requested", "none")),
+    ConfigKey("ssl.endpoint.identification.algorithm", _S, "https", one_of("https", "HTTPS", "")),
     ConfigKey("ssl.enabled.protocols", _LIST, "TLSv1.2,TLSv1.3", list_of("TLSv1.2", "TLSv1.3")),
     ConfigKey("ssl.key.password", _PASSWORD, ""),
     ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, ""),
@@ -51,7 +52,11 @@ class StoreKeys(NamedTuple):
 
 
 class TlsKeys(NamedTuple):
-    """The TLS configuration of one listener. `mapping_rules` is the value of ssl.principal.mapping.rules."""
+    """The TLS configuration of one listener.
+
+    `mapping_rules` is the value of ssl.principal.mapping.rules. `checks_names` is set if another broker's certificate
+    must contain the host to which this broker connects.
+    """
 
     listener: str
     own: StoreKeys
@@ -60,6 +65,7 @@ class TlsKeys(NamedTuple):
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     mapping_rules: str = "DEFAULT"
+    checks_names: bool = True
 
 
 def is_tls_key(name: str) -> bool:
@@ -77,6 +83,14 @@ def read_tls(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> di
             except ConfigError as wrong:
                 raise ConfigError(f"listener {listener.name}: {wrong}") from None
     return found
+
+
+def client_stores(values: Mapping[str, Value]) -> tuple[StoreKeys | None, StoreKeys | None]:
+    """Return a client's key store and trust store, or None for a store that is not set. Raises ConfigError."""
+    reader = _Reader(values, Listener("client", "", 0, SSL))
+    own = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
+    has_own = any(values[key] for key in own)
+    return reader.key_store() if has_own else None, reader.trust_store()
 
 
 def unused_tls_keys(originals: Mapping[str, str], listeners: tuple[Listener, ...]) -> Iterator[str]:
@@ -108,7 +122,7 @@ class _Reader:
         return str(self._values.get(listener_key(self._listener, key), self._values[key]))
 
     def keys(self) -> TlsKeys:
-        client_auth, trusted = self._client_auth(), self._trust_store()
+        client_auth, trusted = self._client_auth(), self.trust_store()
         if client_auth != "none" and trusted is None:
             raise ConfigError(
                 f"ssl.client.auth={client_auth} needs a trust store to verify clients' certificates: "
@@ -121,12 +135,13 @@ class _Reader:
         PrincipalMapper(rules)
         return TlsKeys(
             self._listener,
-            self._key_store(),
+            self.key_store(),
             trusted,
             client_auth,
             tuple(protocols),
             tuple(split_list(self._text("ssl.cipher.suites"))),
             mapping_rules=rules,
+            checks_names=bool(self._text("ssl.endpoint.identification.algorithm")),
         )
 
     def _client_auth(self) -> str:
@@ -135,7 +150,7 @@ class _Reader:
             return "none"
         return self._text(_CLIENT_AUTH)
 
-    def _key_store(self) -> StoreKeys:
+    def key_store(self) -> StoreKeys:
         location, password = self._text("ssl.keystore.location"), self._text("ssl.keystore.password")
         key, chain = self._text("ssl.keystore.key"), self._text("ssl.keystore.certificate.chain")
         key_password, kind = self._text("ssl.key.password"), self._text("ssl.keystore.type")
@@ -156,7 +171,7 @@ class _Reader:
                 f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or "
                 "ssl.keystore.key and ssl.keystore.certificate.chain"
             )
-        store = _kind(kind, location, "ssl.keystore")
+        store = store_kind(kind, location, "ssl.keystore")
         if store == "PEM":
             _no_password(password, "key")
             return StoreKeys(store, location, key_password)
@@ -169,7 +184,7 @@ class _Reader:
             )
         return StoreKeys(store, location, password)
 
-    def _trust_store(self) -> StoreKeys | None:
+    def trust_store(self) -> StoreKeys | None:
         location, password = self._text("ssl.truststore.location"), self._text("ssl.truststore.password")
         certificates, kind = self._text("ssl.truststore.certificates"), self._text("ssl.truststore.type")
         if certificates:
@@ -182,7 +197,7 @@ class _Reader:
             if password:
                 raise ConfigError("SSL trust store is not specified, but trust store password is specified.")
             return None
-        store = _kind(kind, location, "ssl.truststore")
+        store = store_kind(kind, location, "ssl.truststore")
         if store == "PEM":
             _no_password(password, "trust")
         return StoreKeys(store, location, password)
@@ -199,8 +214,11 @@ def _check_inline(kind: str, what: str, store: str) -> None:
         raise ConfigError(f"{what} can be specified only for PEM, but {store} type is {kind or 'JKS'}.")
 
 
-def _kind(text: str, location: str, prefix: str) -> StoreKind:
-    """Return a store's type: the configured type, or else the type for the file's suffix. Raises ConfigError."""
+def store_kind(text: str, location: str, prefix: str) -> StoreKind:
+    """Return a store's type: the configured type, or else the type for the file's suffix.
+
+    `prefix` begins the names of the store's keys. Raises ConfigError.
+    """
     stem, dot, suffix = location.rpartition(".")
     kind = text.upper() or _BY_SUFFIX.get(suffix.lower(), "") * bool(dot)
     if kind == "PEM":

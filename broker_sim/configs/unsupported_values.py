@@ -30,11 +30,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "client.quota.callback.class": Supported(
         ("",), "The class that selects the quota of a client.", "only the quotas in ZooKeeper apply"
     ),
-    "control.plane.listener.name": Supported(
-        ("",),
-        "The listener on which controllers command brokers.",
-        "controllers use the listener that brokers use among themselves",
-    ),
     "create.topic.policy.class.name": Supported(
         ("",), "The class that may refuse a new topic.", "no policy is asked here"
     ),
@@ -56,12 +51,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("",),
         "The class that verifies the credentials of SASL clients.",
         "users are in sasl.jaas.config (PLAIN) and in ZooKeeper (SCRAM): no classes are loaded",
-    ),
-    "security.inter.broker.protocol": Supported(
-        ("plaintext",),
-        "The protocol between brokers.",
-        "traffic between brokers is not encrypted here: only clients can use listeners with TLS or SASL. Add a "
-        "PLAINTEXT listener for the brokers",
     ),
     "security.providers": Supported(
         ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"
@@ -93,8 +82,11 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "zookeeper.set.acl": Supported(
         ("false",), "Whether Kafka's znodes may be changed by brokers alone.", "znodes are made open to everybody here"
     ),
-    "zookeeper.ssl.client.enable": Supported(
-        ("false",), "Whether the session with the ensemble speaks TLS.", "that session speaks plain text here"
+    "zookeeper.ssl.crl.enable": Supported(
+        ("false",), "Whether lists of revoked certificates are looked into.", "no list is fetched here"
+    ),
+    "zookeeper.ssl.ocsp.enable": Supported(
+        ("false",), "Whether a responder is asked about certificates.", "no responder is asked here"
     ),
 }
 """Broker keys for missing features, with the accepted values."""

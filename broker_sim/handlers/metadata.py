@@ -33,8 +33,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _BROKERS, _CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster."""
 
-CreateMissing = Callable[[str, str], ErrorCode]
-"""Called with a topic and a client id; begins to create the topic. Returns the error to send until the topic exists."""
+CreateMissing = Callable[[str, str, str], ErrorCode]
+"""Called with a topic, a client id and a user; begins to create the topic. Returns the error to send until the topic
+exists.
+"""
 
 
 class MetadataHandlers:
@@ -81,7 +83,8 @@ class MetadataHandlers:
         """
         requested = self._requested(request)
         if requested is not None and getattr(request, "allow_auto_topic_creation", True):
-            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(requested)}
+            client, user = context.client_id, context.principal.name
+            missing = {name: self._create_missing(name, client, user) for name in self._missing(requested)}
         else:
             missing = {}
         if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:

@@ -45,8 +45,8 @@ _MESSAGES = {
 }
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
-CreateMissing = Callable[[str, str], ErrorCode]
-"""Called with a topic and a client id; begins to create the topic for the client."""
+CreateMissing = Callable[[str, str, str], ErrorCode]
+"""Called with a topic, a client id and a user; begins to create the topic for the client."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
@@ -110,7 +110,7 @@ class OffsetHandlers:
         else:
             return ErrorCode.invalid_request, _NO_ENDPOINT
         if topic not in self._metadata:
-            self._create_missing(topic, context.client_id)
+            self._create_missing(topic, context.client_id, context.principal.name)
             return ErrorCode.coordinator_not_available, _NO_ENDPOINT
         partition = self._metadata.partition(TopicPartition(topic, number))
         endpoint = None if partition is None else self._metadata.endpoint(partition.leader, context.listener)

@@ -7,9 +7,6 @@ from typing import Protocol
 from zabka.ensemble.auth.digest_md5 import SaslError
 
 PLAIN = "PLAIN"
-SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
-SCRAM = (SCRAM_SHA_256, SCRAM_SHA_512)
-MECHANISMS = (PLAIN, *SCRAM)
 
 
 class AuthenticationRefused(SaslError):

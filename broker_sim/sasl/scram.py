@@ -6,17 +6,15 @@ extension `tokenauth` is rejected like one with an unknown user.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 from zabka.broker_sim.configs.credential_cache import ScramCredential
-from zabka.broker_sim.sasl.mechanism import SCRAM_SHA_256, SCRAM_SHA_512, AuthenticationRefused, InvalidCredentials
+from zabka.broker_sim.sasl.mechanism import AuthenticationRefused, InvalidCredentials
+from zabka.kafka.scram import HASHES, ITERATIONS_MIN
 
-ITERATIONS_MIN = 4_096
-_HASHES = {SCRAM_SHA_256: hashlib.sha256, SCRAM_SHA_512: hashlib.sha512}
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -83,7 +81,7 @@ class ScramServer:
             raise InvalidCredentials("Invalid SCRAM client final message format")
         if match["nonce"] != self._nonce:
             raise InvalidCredentials("Invalid client nonce in the final client message.")
-        digest = _HASHES[self._mechanism]
+        digest = HASHES[self._mechanism]
         auth_message = f"{self._auth_message},{match['unproved']}".encode()
         signature = hmac.new(credential.stored_key, auth_message, digest).digest()
         proof = b64decode(match["proof"])

@@ -2,7 +2,7 @@
 
 A rejected client or server usually retries, often many times a second, and one report for each attempt would fill logs
 and journals. So the first connection dropped for a reason is reported at once. Later ones with the same reason are
-reported together, at intervals that double from one second to a minute.
+reported together, at intervals that double from one second to a minute, or from another first interval.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Repeats:
 
     __slots__ = ("count", "interval_ms", "reason", "remote")
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: int) -> None:
         self.count = 0
-        self.interval_ms = REPORT_MIN_MS
+        self.interval_ms = interval_ms
         self.remote = self.reason = ""
 
 
@@ -41,11 +41,18 @@ class DroppedConnections:
     """Counts dropped connections, and reports them combined by reason.
 
     Reasons that differ only in numbers count as the same. `call_later(delay_ms, callback)` starts a timer of the node.
+    `interval_ms` is the first interval; a longer one combines the attempts of a client that retries less often.
     """
 
-    def __init__(self, report: Report, call_later: Callable[[int, Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        report: Report,
+        call_later: Callable[[int, Callable[[], None]], object],
+        interval_ms: int = REPORT_MIN_MS,
+    ) -> None:
         self._report = report
         self._call_later = call_later
+        self._interval_ms = interval_ms
         self._repeats: dict[str, _Repeats] = {}
 
     def drop(self, remote: str, reason: str) -> None:
@@ -58,9 +65,9 @@ class DroppedConnections:
             repeats.count += 1
             repeats.remote, repeats.reason = remote, reason
             return
-        self._repeats[kind] = _Repeats()
+        self._repeats[kind] = _Repeats(self._interval_ms)
         self._report(remote, reason, 1)
-        self._call_later(REPORT_MIN_MS, lambda: self._on_timer(kind))
+        self._call_later(self._interval_ms, lambda: self._on_timer(kind))
 
     def _on_timer(self, kind: str) -> None:
         repeats = self._repeats[kind]

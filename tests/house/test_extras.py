@@ -50,6 +50,7 @@ MAY_IMPORT = {
 """Third-party packages that each package of this project can import."""
 OF_EXTRAS = {
     "compose/progress.py": "cli",
+    "compose/certificates.py": "tls",
     "zabka/cli/": "cli",
     "api/routes/stream.py": "dashboard",
     "api/metrics.py": "dashboard",
@@ -61,7 +62,6 @@ OF_EXTRAS = {
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
     "zabka/testing/kazoo_harness.py": "kazoo",
-    "zabka/testing/live/certificates.py": "tls",
     "ensemble/runtime/node_process.py": "uvloop",
 }
 """Modules and folders that can import the packages of an extra, keyed by path."""

@@ -54,7 +54,7 @@ class BrokerServer:
             },
         }
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
-        self._config.write_text(lines.replace("{home}", str(home)))
+        self._config.write_text(lines.replace("{home}", str(home)).replace("{port}", str(self.port)))
 
     def start(self) -> None:
         with (self.home / "out.log").open("ab") as log:

@@ -6,9 +6,10 @@ import json
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -67,7 +68,15 @@ def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition:
 class MixedCluster:
     """Broker processes, keyed by id. Our brokers have small ids; the ids of Apache Kafka's brokers start at 101."""
 
-    def __init__(self, ensemble: Ensemble, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        zk: KazooClient,
+        nodes: dict[int, BrokerServer | KafkaServer],
+        client: Mapping[str, str],
+    ) -> None:
+        self.client = client
+        """Additional settings of librdkafka clients."""
         self.ensemble = ensemble
         self.zk = zk
         self.nodes = nodes
@@ -107,7 +116,8 @@ class MixedCluster:
 
     def _metadata(self, broker_id: int) -> ClusterMetadata:
         """Return the metadata from that broker's response, or empty metadata if it does not respond."""
-        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.nodes[broker_id].port}", "log_level": 0})
+        address = f"127.0.0.1:{self.nodes[broker_id].port}"
+        client = AdminClient({"bootstrap.servers": address, "log_level": 0, **self.client})
         try:
             return client.list_topics(timeout=2)
         except KafkaException:
@@ -289,15 +299,26 @@ class MixedCluster:
 
 @contextmanager
 def mixed_cluster(
-    directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,), peers: int = 1
+    directory: Path,
+    ours: Sequence[int] = OURS,
+    kafka: Sequence[int] = (KAFKA,),
+    peers: int = 1,
+    *,
+    client: Mapping[str, str] = MappingProxyType({}),
+    prepare: Callable[[Ensemble], object] = lambda ensemble: None,
+    **more: object,
 ) -> Iterator[MixedCluster]:
     """Run a cluster of our brokers with ids `ours` and Apache Kafka brokers with ids `kafka`, on `peers` of our
     peers.
+
+    `prepare` is called before the brokers start. `more` has additional settings of the brokers, and `client` those of
+    librdkafka clients.
     """
     (directory / "peers").mkdir(parents=True)
-    settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
+    settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS, **more}
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", peers, directory / "peers"))
+        prepare(ensemble)
         # The client retries each read for as long as the ensemble has no leader.
         zk = KazooClient(ensemble.hosts, command_retry={"max_tries": -1, "backoff": 1, "delay": 0.2})
         zk.start()
@@ -311,7 +332,7 @@ def mixed_cluster(
             nodes[broker_id] = KafkaServer(broker_id, directory / str(broker_id), ensemble.hosts, **settings)
         for node in nodes.values():
             stack.callback(node.kill)
-        cluster = MixedCluster(ensemble, zk, nodes)
+        cluster = MixedCluster(ensemble, zk, nodes, client)
         for node in nodes.values():
             node.start()
         until(lambda: zk.exists("/brokers/ids") and cluster.registered == sorted(nodes), "some broker did not register")

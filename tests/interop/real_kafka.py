@@ -67,7 +67,7 @@ class KafkaServer:
         }
         keys.update({name.replace("_", "."): value for name, value in settings.items()})
         lines = "".join(f"{name}={value}\n" for name, value in keys.items())
-        self._config.write_text(lines.replace("{home}", str(home)))
+        self._config.write_text(lines.replace("{home}", str(home)).replace("{port}", str(self.port)))
 
     @property
     def address(self) -> str:

@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from kio.schema.errors import ErrorCode
 
 from bench.free_ports import free_ports
-from tests.broker_sim.sasl.scram_client import SaslClient, scram_messages
+from tests.broker_sim.sasl.sasl_client import SaslClient
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from zabka.kafka.scram import scram_messages
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 pytestmark = needs_openssl
@@ -126,7 +127,7 @@ def upsert_alice(secured: Secured, password: str = "secret") -> None:
         async def main() -> bool:
             client = await SaslClient.to(port)
             await client.handshake(mechanism)
-            exchange: Any = scram_messages("alice", password, mechanism.replace("SCRAM-", "").replace("-", "").lower())
+            exchange: Any = scram_messages(mechanism, "alice", password, "client")
             first = await client.authenticate(next(exchange))
             is_right = bool(first.auth_bytes) and bool(
                 (await client.authenticate(exchange.send(first.auth_bytes))).auth_bytes
@@ -312,7 +313,7 @@ def test_changed_password_applies_to_new_connections(secured: Secured) -> None:
 
     async def log_in(client: SaslClient, password: str) -> int:
         await client.handshake("SCRAM-SHA-512")
-        exchange: Any = scram_messages("alice", password, "sha512")
+        exchange: Any = scram_messages("SCRAM-SHA-512", "alice", password, "client")
         first = await client.authenticate(next(exchange))
         return int((await client.authenticate(exchange.send(first.auth_bytes))).error_code)
 

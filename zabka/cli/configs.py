@@ -1,4 +1,7 @@
-"""`zabka configs`: kafka-configs.sh for topics and brokers, with its options and output (ConfigCommand, 3.9)."""
+"""`zabka configs`: kafka-configs.sh for topics, brokers and users, with its options and output (ConfigCommand, 3.9).
+
+Users have SCRAM credentials, which are written to the ensemble: see `zabka.cli.scram_users`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import re
 
 from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
+from zabka.cli.scram_users import run_with_ensemble
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
 # Codes of ConfigEntry.ConfigSource (org.apache.kafka.clients.admin) in DescribeConfigs responses.
@@ -23,15 +27,17 @@ _DYNAMIC = {TOPIC_RESOURCE: (1,), BROKER_RESOURCE: (2, 3)}
 
 def main(arguments: list[str]) -> int:
     """Run the tool; return the exit code."""
-    made = parser("configs", "Describe or alter the configuration of topics and brokers.")
+    made = parser("configs", "Describe or alter the configuration of topics and brokers, and users' credentials.")
+    made.add_argument("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="the ensemble, for --entity-type users")
     what = made.add_mutually_exclusive_group(required=True)
     what.add_argument("--alter", action="store_true")
     what.add_argument("--describe", action="store_true")
-    made.add_argument("--entity-type", choices=("topics", "brokers"))
+    made.add_argument("--entity-type", choices=("topics", "brokers", "users"))
     made.add_argument("--entity-name")
     made.add_argument("--entity-default", action="store_true")
     made.add_argument("--topic")
     made.add_argument("--broker")
+    made.add_argument("--user")
     made.add_argument("--add-config", metavar="K1=V1,K2=[v1,v2]")
     made.add_argument("--delete-config", metavar="K1,K2")
     made.add_argument("--all", action="store_true", help="with --describe: those that are not overridden too")
@@ -41,20 +47,35 @@ def main(arguments: list[str]) -> int:
         options.entity_type, options.entity_name = "topics", options.topic
     if options.broker is not None:
         options.entity_type, options.entity_name = "brokers", options.broker
+    if options.user is not None:
+        options.entity_type, options.entity_name = "users", options.user
     if options.entity_type is None:
-        made.error("At least one of --entity-type, --topic or --broker must be specified")
+        made.error("At least one of --entity-type, --topic, --broker or --user must be specified")
     if options.alter:
         if not (options.add_config or options.delete_config):
             made.error("At least one of --add-config or --delete-config must be specified with --alter")
         if options.entity_name is None and not options.entity_default:
             made.error("An entity name must be specified with --alter")
+    if options.zookeeper is not None or options.entity_type == "users":
+        return _run_users(made, options)
+    if options.alter:
         return run(options, lambda client: _alter(client, options))
     return run(options, lambda client: _describe(client, options))
 
 
+def _run_users(made: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.entity_type != "users":
+        made.error("--bootstrap-server option must be specified to update topics and brokers: --zookeeper is for users")
+    if options.zookeeper is None or options.bootstrap_server is not None:
+        made.error("--entity-type users needs --zookeeper instead of --bootstrap-server: credentials are in ZooKeeper")
+    if options.entity_default:
+        made.error("A default user has no credentials")
+    return run_with_ensemble(options, parse_changes)
+
+
 def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exit with an error if the options are ambiguous (ConfigCommandOptions.checkArgs)."""
-    flags = [name for name in (options.topic, options.broker) if name is not None]
+    flags = [name for name in (options.topic, options.broker, options.user) if name is not None]
     if len(flags) > 1:
         made.error("Only 'users' and 'clients' entity types may be specified together")
     if flags and (options.entity_type is not None or options.entity_name is not None or options.entity_default):

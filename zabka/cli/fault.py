@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
             "--on", metavar="URL", default=os.environ.get("ZABKA_ON", DEFAULT_URL),
             help=f"the API of the cluster, which zabka up prints (default: ZABKA_ON, or {DEFAULT_URL})",
         )  # fmt: skip
-        each.add_argument("--token-file", type=Path, metavar="FILE", help="the token, if the API is not on loopback")
+        each.add_argument("--token-file", type=Path, metavar="FILE", help="the token, if the API requires it")
     return made
 
 

@@ -24,6 +24,14 @@ def command(
     secret: Annotated[
         bool, typer.Option("--secret", help="Make the agents' token and write it, too, as a Secret")
     ] = False,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            envvar="ZABKA_SECURE",
+            help="TLS, users and ACLs; writes secrets next to --out",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write [default: standard output]")] = None,
 ) -> None:
     """Write the Kubernetes manifests of a cluster."""
@@ -32,17 +40,22 @@ def command(
     from zabka.compose.containers import container_topology
     from zabka.compose.manifests import kubernetes_yaml
     from zabka.compose.plan import BadPlan
+    from zabka.compose.security import contents, secrets_beside
     from zabka.compose.topology import PRIVATE, write_atomically
+    from zabka.ensemble.runtime.extras import Lacking
 
     settings = set_ or []
     try:
-        topology = container_topology(peers, brokers, profile, settings, "kubernetes")
+        if secure and out is None:
+            raise BadPlan("--secure writes certificates and passwords next to the file: name it with --out")
+        topology = container_topology(peers, brokers, profile, settings, "kubernetes", secure=secure)
         token = secrets.token_urlsafe(32) if secret else ""
-        text = kubernetes_yaml(topology, settings, image=image, storage=storage, agents_token=token)
+        files = contents(secrets_beside(out, topology)) if secure and out is not None else None
+        text = kubernetes_yaml(topology, settings, image=image, storage=storage, agents_token=token, secrets=files)
         if out is None:
             sys.stdout.write(text)
         else:
             # Settings may contain passwords, so only the owner can read the file if it contains settings.
-            write_atomically(out, text.encode(), PRIVATE if settings or secret else 0o644)
-    except (BadSetting, BadPlan, OSError) as reason:
+            write_atomically(out, text.encode(), PRIVATE if settings or secret or secure else 0o644)
+    except (BadSetting, BadPlan, Lacking, OSError) as reason:
         fail(reason)

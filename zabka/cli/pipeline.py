@@ -54,6 +54,12 @@ Out = Annotated[
         help="Directory for the Parquet files; by default DATA/analytics, or analytics next to a single journal."
     ),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", envvar="ZABKA_COMMAND_CONFIG", help="Client settings for kafka://, a Java properties file."
+    ),
+]
 Ui = Annotated[int, typer.Option(min=0, max=65535, help="A port for Spark's own page; 0 for none.")]
 Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Exit with 0 although journals could not be read.")]
@@ -63,15 +69,25 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
 """Matches a URI, also after `Path` has removed one of its slashes."""
 
 
-def _place(text: str) -> Place:
-    """Parse the --data option, the place of the journals. Exit with an error if it is not valid."""
+def _place(text: str, command_config: Path | None) -> Place:
+    """Parse the --data option, the place of the journals. Exit with an error if it is not valid.
+
+    `command_config` has the settings of clients, if the place is a topic.
+    """
+    from zabka.broker_sim.client_security import read_client_config
+    from zabka.broker_sim.configs.config_def import ConfigError
     from zabka.pipeline.places import place_of
+    from zabka.pipeline.topic.connection import TopicPlace
 
     if text.startswith("sc:"):
         raise _refused(f"{text} is a Spark Connect server: use --data for journals and --master for Spark.")
     try:
-        return place_of(text)
-    except ValueError as reason:
+        place = place_of(text)
+        if isinstance(place, TopicPlace) and command_config is not None:
+            read_client_config(command_config)
+            return place._replace(command_config=str(command_config.resolve()))
+        return place
+    except (ConfigError, ValueError) as reason:
         raise _refused(str(reason)) from None
 
 
@@ -141,6 +157,7 @@ def _answered() -> Iterator[None]:
 @jobs_of_spark.command()
 def tables(
     data: Journals = ".zabka",
+    command_config: CommandConfig = None,
     out: Out = None,
     master: Master = "local[2]",
     ui: Ui = 0,
@@ -156,7 +173,7 @@ def tables(
     from zabka.pipeline.session import stop
     from zabka.pipeline.summary import summary_of
 
-    place = _place(data)
+    place = _place(data, command_config)
     with _answered():
         target = _target(out, place, "analytics")
     _check_journals(place)
@@ -210,6 +227,7 @@ def _print_unreadable(reasons: list[str]) -> None:
 def show(
     table: Annotated[str, typer.Argument(help="Name of the table, such as failovers.")],
     data: Journals = ".zabka",
+    command_config: CommandConfig = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Directory with the tables of an earlier run; by default DATA/analytics, if it has any."),
@@ -229,7 +247,7 @@ def show(
     another one: times in microseconds, and the columns `cluster_run` and `simulated_run`. Exit code 1 if a journal
     cannot be read.
     """
-    place = _place(data)
+    place = _place(data, command_config)
     if fresh and out is not None:
         raise _refused("--fresh reads the journals, and --out names tables of an earlier run: leave one of them out.")
     with _answered():
@@ -298,6 +316,7 @@ def _built_rows(table: str, place: Place, where: str | None, master: str) -> tup
 @jobs_of_spark.command()
 def stream(
     data: Journals = ".zabka",
+    command_config: CommandConfig = None,
     out: Out = None,
     master: Master = "local[2]",
     follow: Annotated[
@@ -314,7 +333,7 @@ def stream(
     from zabka.pipeline.places import Uri
     from zabka.pipeline.session import stop
 
-    place = _place(data)
+    place = _place(data, command_config)
     if isinstance(place, Uri):
         raise _refused(f"{place}: a stream reads a directory of this machine or a topic. Use `tables` for such a URI.")
     with _answered():
@@ -404,6 +423,7 @@ def _is_up(data: Path) -> bool:
 def publish(
     topic: Annotated[str, typer.Argument(help="kafka://HOST:PORT/TOPIC; the topic must exist.")],
     data: Data = Path(".zabka"),
+    command_config: CommandConfig = None,
     follow: Annotated[
         bool, typer.Option(help="Run until interrupted; otherwise stop at the end of the journals.")
     ] = False,
@@ -421,7 +441,7 @@ def publish(
     from zabka.pipeline.topic.publish import Recreated
     from zabka.pipeline.topic.publish import publish as published
 
-    place, root = _place(topic), _local("--data", data)
+    place, root = _place(topic, command_config), _local("--data", data)
     if not isinstance(place, TopicPlace):
         raise _refused(f"{topic} names no topic. Use kafka://HOST:PORT/TOPIC")
     with _answered():
@@ -515,6 +535,7 @@ def audit(
             "kafka://HOST:PORT/TOPIC; or a URI that Hadoop's client reads."
         ),
     ],
+    command_config: CommandConfig = None,
     out: Out = None,
     master: Master = "local[2]",
 ) -> None:
@@ -522,7 +543,7 @@ def audit(
     from zabka.cli.audit import audited
     from zabka.pipeline.lake.commits import COMMITS
 
-    place = _place(data)
+    place = _place(data, command_config)
     with _answered():
         # Write the audit of a lake into the lake. Write any other audit into the folder `analytics`.
         target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from zabka.cli.options import Data, Settings
-from zabka.ensemble.runtime.extras import is_installed, sentence
+from zabka.ensemble.runtime.extras import Lacking, is_installed, sentence
 
 
 def command(
@@ -38,6 +38,10 @@ def command(
         typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)"),
     ] = None,
     set_: Settings = None,
+    secure: Annotated[
+        bool | None,
+        typer.Option(envvar="ZABKA_SECURE", help="TLS, users and ACLs for all connections [default: as before]"),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", envvar="ZABKA_DETACH", help="Return once it is ready")] = False,
     pipeline: Annotated[
         bool,
@@ -65,6 +69,7 @@ def command(
             zk_port=zk_port,
             kafka_port=kafka_port,
             profile=profile,
+            secure=secure,
             overrides=split_settings(set_ or []),
         )
         code = run(
@@ -77,7 +82,7 @@ def command(
     except PortTaken as taken:
         progress.error(f"{taken}; choose another port (0 picks a free one) with --port, --zk-port or --kafka-port")
         code = 1
-    except (BadSetting, BadPlan, BadTopology, InUse, CannotStart, OSError) as reason:
+    except (BadSetting, BadPlan, BadTopology, InUse, CannotStart, Lacking, OSError) as reason:
         progress.error(str(reason))
         code = 1
     finally:

@@ -31,11 +31,15 @@ KafkaMessage = Any
 
 
 class Endpoint(NamedTuple):
-    """The address of a broker."""
+    """The address of a broker.
+
+    `listener` names the listener at that address if it is the control plane listener, and is empty otherwise.
+    """
 
     broker_id: int
     host: str
     port: int
+    listener: str = ""
 
 
 class ChannelBroken(Exception):

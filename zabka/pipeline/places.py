@@ -55,8 +55,7 @@ def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
     if isinstance(place, Path):
         return of_shares(spark, shares_of(place.resolve(), frozenset(types.split(","))))
     if isinstance(place, TopicPlace):
-        options = {"bootstrap": place.bootstrap, "topic": place.topic, "types": types}
-        return spark.read.format("zabka-topic").options(**options).load()
+        return spark.read.format("zabka-topic").options(**_options(place), types=types).load()
     return _of_uri(spark, place, types)
 
 
@@ -64,7 +63,12 @@ def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFra
     """Return the rows as a stream that follows growing journals. Files are linked into `hold` until they are read."""
     if isinstance(place, Path):
         return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
-    return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
+    return spark.readStream.format("zabka-topic").options(**_options(place)).load()
+
+
+def _options(place: TopicPlace) -> dict[str, str]:
+    secured = {"commandConfig": place.command_config} if place.command_config else {}
+    return {"bootstrap": place.bootstrap, "topic": place.topic, **secured}
 
 
 def of_shares(spark: SparkSession, made: list[Share]) -> DataFrame:

@@ -57,7 +57,7 @@ def test_unused_topic_default_logs_a_warning() -> None:
     "line",
     [
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "zookeeper.ssl.client.enable=true",
+        "zookeeper.ssl.crl.enable=true",
         "zookeeper.set.acl=true",
         "create.topic.policy.class.name=com.example.Policy",
         "group.coordinator.rebalance.protocols=classic,consumer",
@@ -117,7 +117,7 @@ def test_topic_with_remote_storage_is_rejected(name: str) -> None:
         ("listeners=nonsense", "Unable to parse nonsense to a broker endpoint"),
         ("listeners=PLAINTEXT://h:99999", "Unable to parse"),
         ("listeners=A://h:1,A://h:2", "Each listener must have a different name"),
-        ("listeners=SSL://h:1", "brokers would use the listener SSL among themselves"),
+        ("listeners=SSL://h:1", "inter.broker.listener.name must be a listener name defined in"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "nonroutable meta-address"),
         ("advertised.listeners=OTHER://h:1", "no listener is named OTHER"),
         ("zookeeper.connect=", "Missing required configuration"),
@@ -167,6 +167,7 @@ def test_listeners_are_parsed_to_names_addresses_and_protocols() -> None:
         + "listeners=INSIDE://127.0.0.1:19092,OUTSIDE://[::1]:0\n"
         + "advertised.listeners=INSIDE://inside:19092,OUTSIDE://outside:29092\n"
         + "listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
+        + "inter.broker.listener.name=INSIDE\n"
     )
     assert config.listeners == (Listener("INSIDE", "127.0.0.1", 19092), Listener("OUTSIDE", "::1", 0))
     assert [str(each) for each in config.advertised_listeners] == ["INSIDE://inside:19092", "OUTSIDE://outside:29092"]
@@ -175,7 +176,8 @@ def test_listeners_are_parsed_to_names_addresses_and_protocols() -> None:
 
 def test_inter_broker_listener_must_be_one_of_the_listeners() -> None:
     listeners = (
-        "listeners=OUTSIDE://:1,INSIDE://:2\nlistener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
+        "listeners=OUTSIDE://:1,INSIDE://:2\n"
+        "listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,BESIDE:PLAINTEXT\n"
     )
     named = parse_config(f"{LEAST}{listeners}inter.broker.listener.name=inside\n")
     assert named.inter_broker_listener == "INSIDE"

@@ -40,14 +40,9 @@ def test_listener_protocols_are_taken_from_the_protocol_map() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"listeners": "SASL_PLAINTEXT://:1"}, "brokers would use the listener SASL_PLAINTEXT among themselves"),
         ({"listeners": "OTHER://:1"}, "No security protocol defined for listener OTHER"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "PLAINTEXT:TLS is not a listener's name and"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "PLAINTEXT is not a listener's name and"),
-        ({"security.inter.broker.protocol": "SSL"}, "traffic between brokers is not encrypted here"),
-        ({"listeners": "SSL://:1", **PEM}, "brokers would use the listener SSL among themselves"),
-        ({**TWO, **PEM, "inter.broker.listener.name": "OUTSIDE"}, "brokers would use the listener OUTSIDE among"),
-        ({**TWO, **PEM, "security.inter.broker.protocol": "PLAINTEXT"}, "Only one of inter.broker.listener.name and"),
     ],
 )
 def test_listener_that_cannot_be_served_is_rejected(keys: dict[str, str], expected: str) -> None:

@@ -91,7 +91,6 @@ def test_key_of_a_listener_or_a_mechanism_overrides_the_brokers() -> None:
             "connection.failed.authentication.delay.ms=100 should always be less than connections.max.idle.ms=100",
         ),
         ({**SCRAM, "connection.failed.authentication.delay.ms": "-1"}, "connection.failed.authentication.delay.ms"),
-        ({**SCRAM, "inter.broker.listener.name": "CLIENTS"}, "traffic between brokers is neither encrypted nor"),
         (
             {**SCRAM, "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL"},
             "listener CLIENTS: the security protocol SASL_SSL needs a key store",

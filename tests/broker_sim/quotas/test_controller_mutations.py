@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.quotas.test_client_throttling import Cluster, Watch
 from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.principals import KafkaPrincipal
 from zabka.broker_sim.quotas.controller_mutations import MutationQuota
 from zabka.broker_sim.refusals import Refused
 from zabka.broker_sim.request_context import RequestContext
@@ -79,8 +80,8 @@ def test_lowered_quota_applies_at_once_and_a_zero_quota_blocks() -> None:
 class Administrators(Cluster):
     """One broker, and clients that create and delete topics."""
 
-    def serve_request(self, message: Any) -> tuple[Any, RequestContext]:
-        context = RequestContext("app", "PLAINTEXT")
+    def serve_request(self, message: Any, user: str = "ANONYMOUS") -> tuple[Any, RequestContext]:
+        context = RequestContext("app", "PLAINTEXT", principal=KafkaPrincipal("User", user))
         node = self.nodes[1]
         return self.on(node, node.broker.serve(message, context)), context
 
@@ -145,6 +146,17 @@ def test_automatic_topic_creation_counts_for_the_clients_quota(cluster: Administ
     cluster.wait(500)
     assert {"x", "y"} <= set(cluster.nodes[1].broker.metadata.topics())
     assert cluster.create("z")[0] == [EXCEEDED]
+
+
+def test_automatic_topic_creation_counts_for_the_clients_user(cluster: Administrators) -> None:
+    cluster.quota("users/ann", controller_mutation_rate=0.01)
+    cluster.serve_request(request(ApiKey.METADATA, 12, topics=[{"name": "x"}], allow_auto_topic_creation=True), "ann")
+    cluster.wait(500)
+    create = request(
+        ApiKey.CREATE_TOPICS, 7, topics=[{"name": "y", "num_partitions": 1, "replication_factor": 1}], timeout=5_000
+    )
+    errors = [cluster.serve_request(create, user)[0].topics[0].error_code for user in ("ann", "ANONYMOUS")]
+    assert errors == [EXCEEDED, ErrorCode.none]
 
 
 # ---- request time quotas ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.broker_sim.sasl.scram_client import SaslClient, scram_messages
+from tests.broker_sim.sasl.sasl_client import SaslClient
 from tests.broker_sim.sasl.test_mechanisms import credential
 from tests.broker_sim.test_port_connection import FRAME_BYTES_MAX, Served, run, serving, until
 from tests.event_loops import each_event_loop  # noqa: F401
@@ -19,6 +19,7 @@ from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.kafka.scram import scram_messages
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -87,7 +88,7 @@ def test_requests_of_an_authenticated_client_have_its_principal() -> None:
 def test_scram_client_authenticates(mechanism: str, version: int) -> None:
     async def test(port: Secured, client: SaslClient) -> None:
         await client.handshake(mechanism, version)
-        exchange: Any = scram_messages("alice", "secret", "sha256" if mechanism == "SCRAM-SHA-256" else "sha512")
+        exchange: Any = scram_messages(mechanism, "alice", "secret", "client")
         message = next(exchange)
         for _ in range(2):
             if version:

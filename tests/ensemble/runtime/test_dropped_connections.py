@@ -10,13 +10,14 @@ from zabka.ensemble.runtime.dropped_connections import REASONS_MAX, DroppedConne
 class Reports:
     """Reports of dropped connections and their times, on a virtual clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *interval_ms: int) -> None:
         self.now_ms = 0
         self.lines: list[tuple[int, str, str, int]] = []
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.dropped = DroppedConnections(
             lambda remote, reason, count: self.lines.append((self.now_ms, remote, reason, count)),
             lambda delay_ms, callback: self.timers.append((self.now_ms + delay_ms, callback)),
+            *interval_ms,
         )
 
     def run(self, until_ms: int) -> None:
@@ -76,3 +77,11 @@ def test_drop_reasons_over_the_limit_share_one_report() -> None:
     assert [reason for _, _, reason, _ in reports.lines] == list(letters[: REASONS_MAX + 1])
     reports.run(1_000)
     assert reports.lines[-1] == (1_000, "h:1", "z", len(letters) - REASONS_MAX - 1)
+
+
+def test_first_interval_combines_slower_attempts() -> None:
+    reports = Reports(5_000)
+    for attempt in range(20):
+        reports.run(attempt * 1_100)
+        reports.dropped.drop("h:1", "wrong password")
+    assert [(at_ms, count) for at_ms, _, _, count in reports.lines] == [(0, 1), (5_000, 4), (15_000, 9)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from random import Random
 
 import pytest
+from kio.schema.update_metadata.v8.request import UpdateMetadataRequest
 
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
@@ -18,6 +20,7 @@ from zabka.ensemble.client.service import Create, Delete, SessionState, SetData
 from zabka.ensemble.errors import ErrorCode, NoNode, SessionExpired
 from zabka.journal.cause import START
 from zabka.journal.events import ControllerPropagated, ControllerReady, Event, WriteFenced
+from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
@@ -149,8 +152,6 @@ def test_controller_events_run_in_order_until_queue_is_cleared(world: World) -> 
 
 
 def test_full_request_queue_raises_and_unknown_broker_is_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kio.schema.update_metadata.v8.request import UpdateMetadataRequest
-
     from tests.controller.controller_world import FakeChannel
 
     monkeypatch.setattr(channel_manager, "REQUESTS_QUEUED_MAX", 5)
@@ -176,8 +177,27 @@ def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     config = ControllerConfig(inter_broker_listener_name="IN")
     channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, config, lambda: None)
     info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("IN", "i", 2)))
-    assert channels.endpoint(info)[1:] == ("i", 2)
-    assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
+    assert channels.endpoint(info) == Endpoint(7, "i", 2)
+    assert channels.endpoint(info._replace(endpoints=info.endpoints[:1])) == Endpoint(7, "o", 1)
+
+
+def test_control_requests_use_the_control_plane_listener_if_set(world: World) -> None:
+    runtime, called = SimRuntime(world.scheduler, Random(0)), list[Endpoint]()
+    from tests.controller.controller_world import FakeChannel
+
+    class Channel(FakeChannel):
+        def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+            called.append(to)
+            return super().call(to, request, timeout_ms)
+
+    config = ControllerConfig(inter_broker_listener_name="IN", control_plane_listener_name="CONTROL")
+    channels = ControllerChannelManager(Channel(world, runtime), runtime, config, lambda: None)
+    info = BrokerInfo(7, (BrokerEndpoint("IN", "i", 1), BrokerEndpoint("CONTROL", "c", 2)))
+    channels.startup([info])
+    channels.send(7, UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=()))
+    world.run(5)
+    assert called == [Endpoint(7, "c", 2, "CONTROL")] and channels.endpoint(info) == Endpoint(7, "i", 1)
+    channels.shutdown()
 
 
 def test_simultaneous_state_writes_are_sent_in_few_fenced_multis(world: World, zk: Zk, session: FakeSession) -> None:

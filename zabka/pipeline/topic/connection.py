@@ -7,11 +7,15 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from zabka.broker_sim.client_security import read_client_config
+from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaUnavailable
 from zabka.kafka.record_batch import Record
@@ -36,10 +40,14 @@ class LostRecords(Exception):
 
 
 class TopicPlace(NamedTuple):
-    """A topic, and its bootstrap brokers (`HOST:PORT`, separated by commas)."""
+    """A topic, and its bootstrap brokers (`HOST:PORT`, separated by commas).
+
+    `command_config` is the path of a Java properties file with the settings of clients, or "".
+    """
 
     bootstrap: str
     topic: str
+    command_config: str = ""
 
 
 def parse_place(text: str) -> TopicPlace:
@@ -52,14 +60,23 @@ def parse_place(text: str) -> TopicPlace:
 
 @asynccontextmanager
 async def connected(place: TopicPlace) -> AsyncIterator[AdminClient]:
-    """Yield an admin client for the brokers in `place.bootstrap`."""
+    """Yield an admin client for the brokers in `place.bootstrap`. Raises ValueError for invalid client settings."""
     brokers = [(host.strip("[]"), int(port)) for host, _, port in
                (each.rpartition(":") for each in place.bootstrap.split(","))]  # fmt: skip
-    channel = AsyncioChannel("zabka-pipeline")
+    channel = AsyncioChannel("zabka-pipeline", security=_security(place))
     try:
         yield AdminClient(channel, AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed), brokers)
     finally:
         channel.close()
+
+
+def _security(place: TopicPlace) -> ChannelSecurity:
+    if not place.command_config:
+        return PLAIN_TEXT
+    try:
+        return read_client_config(Path(place.command_config)).security
+    except ConfigError as bad:
+        raise ValueError(str(bad)) from None
 
 
 def _failed(task: str, failure: BaseException) -> None:

@@ -155,7 +155,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class TopicSource(DataSource):
     """The format `zabka-topic`, with the options `bootstrap` (HOST:PORT, separated by commas), `topic` and `types`.
 
-    `types` has the same meaning as in `zabka-journal`.
+    The option `commandConfig` is the path of a properties file with client settings, on every executor. `types` has the
+    same meaning as in `zabka-journal`.
     """
 
     @classmethod
@@ -168,7 +169,7 @@ class TopicSource(DataSource):
         return SCHEMA
 
     def _place(self) -> TopicPlace:
-        return TopicPlace(self.options["bootstrap"], self.options["topic"])
+        return TopicPlace(self.options["bootstrap"], self.options["topic"], self.options.get("commandConfig", ""))
 
     def _types(self) -> frozenset[str] | None:
         types = self.options.get("types")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
@@ -32,10 +33,16 @@ def creates(operation: str, path: str) -> list[str]:
 class LiveClients:
     """ZooKeeper clients keyed by name.  Their coroutines and `cut` must run on one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, peers: Mapping[str, str]) -> None:
-        """Set up an empty collection of clients; `peers` maps each peer's name to its address."""
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, peers: Mapping[str, str], tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Set up an empty collection of clients.
+
+        `peers` maps each peer's name to its address; `tls` is the TLS context of their client ports.
+        """
         self._loop = loop
         self._peers = dict(peers)
+        self._tls = tls
         self._clients: dict[str, Client] = {}
         self._links: dict[str, LinkFaults] = {}
         self._vanished: list[Client] = []
@@ -49,7 +56,7 @@ class LiveClients:
         """Connect a client only to these peers, and wait until the client has a session."""
         runtime = AsyncioRuntime(self._loop, owns_loop=False)
         servers = ",".join(self._peers[f"peer-{number}"] for number in peers)
-        connector = AsyncioConnector(self._links_of(name))
+        connector = AsyncioConnector(self._links_of(name), ssl_context=self._tls)
         client = Client(servers, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
         self._clients[name] = client
         await client.start()

@@ -124,7 +124,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
             raise ClusterFailed(f"{type(refused).__name__}: {refused}") from None
 
     async def _ask(self, work: Work[T]) -> T:
-        client, channel = make_client(self._inner, "test")
+        client, channel = make_client(self._inner, "test", self.access.brokers)
         try:
             return await work(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
         finally:
@@ -195,7 +195,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
         journals, users = self._journals(), {} if self._security is None else self._security.users
-        run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs, users))
+        tls = self.access.ensemble
+        run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs, users, tls))
         if journals:
             for remove in (remove_groups, remove_acls):
                 self._repeat(partial(self._ask, remove), f"`{remove.__name__}`")

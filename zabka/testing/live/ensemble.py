@@ -18,6 +18,7 @@ from zabka.journal.events import Entry
 from zabka.journal.reader import merge, read_directory
 from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
 from zabka.testing.conditions import Wait
+from zabka.testing.live.access import access_with
 from zabka.testing.live.aio import POLL_S, AsyncWaits
 from zabka.testing.live.apart import run_apart
 from zabka.testing.live.faults import Faults
@@ -42,7 +43,9 @@ class LiveEnsemble(HttpApi):
         self.data = data
         self.peers = {p["id"]: Peer(self, "peer", p["id"]) for p in self.get("/api/v1/peers")}
         self.faults = Faults(self)
-        self.zookeeper_connect: str = self.get("/api/v1/cluster")["settings"]["zookeeper_connect"]
+        settings = self.get("/api/v1/cluster")["settings"]
+        self.zookeeper_connect: str = settings["zookeeper_connect"]
+        self.access = access_with(settings.get("security", ""))
         self.aio = AsyncWaits()
         self._began = (0, -1)
 
@@ -124,7 +127,7 @@ class LiveEnsemble(HttpApi):
             stat = self.get(f"/api/v1/znodes/brokers/ids/{client_id.id}")["stat"]
             client_id = int(stat["ephemeral_owner"], 16)
         session_id = client_id if isinstance(client_id, int) else client_id[0]
-        run_apart(partial(end_session, self.zookeeper_connect, session_id))
+        run_apart(partial(end_session, self.zookeeper_connect, session_id, self.access.ensemble))
 
     def let_pass(self, seconds: float) -> None:
         """Wait for `seconds`."""
@@ -168,7 +171,7 @@ class LiveEnsemble(HttpApi):
         self.begin_here()
 
     def _reset(self) -> None:
-        run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}, {}))
+        run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}, {}, self.access.ensemble))
 
     def begin_here(self) -> None:
         """Make `events` return only events after this call."""

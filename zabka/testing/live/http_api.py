@@ -26,7 +26,7 @@ class HttpApi:
     """Client of the HTTP API at `url`. Every call blocks until the response arrives, and is possible in any thread."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """Set the API's URL, and the `token` that the API requires if it does not listen on loopback."""
+        """Set the API's URL, and the `token` that the API requires if it is secured or not on loopback."""
         self.url = url
         self.requester = "fixture"
         """Name of the requester of faults, as written to the journal."""

@@ -12,6 +12,7 @@ it.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -58,15 +59,25 @@ Configs = dict[str, dict[str, str]]
 """The configuration of each entity, keyed by a path such as topics/__consumer_offsets."""
 
 
-async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs, users: Configs) -> None:
+async def reset_znodes(
+    connect_string: str,
+    journals: Sequence[Path],
+    internal: Configs,
+    users: Configs,
+    tls: ssl.SSLContext | None = None,
+) -> None:
     """Delete the znodes of clients and reset dynamic configurations, and wait until all brokers have applied this.
 
     `journals` are the brokers' journal directories; if it is empty, all znodes outside /zookeeper count as clients'
     znodes. `internal` stores the configurations of internal topics that the first reset found.
-    `users` have the configurations of the users that the cluster keeps. Raises ClusterFailed.
+    `users` have the configurations of the users that the cluster keeps, and `tls` is the TLS context of the ensemble's
+    client ports. Raises ClusterFailed.
     """
     try:
-        async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
+        async with (
+            asyncio.timeout(RESET_TIMEOUT_S),
+            connect(connect_string, name="zabka-test-reset", ssl_context=tls) as client,
+        ):
             kept = _KAFKA if journals else frozenset[str]()
             for name in await client.get_children("/"):
                 if name != _ENSEMBLE and name not in kept:

@@ -1,30 +1,28 @@
 """A secured listener of a live cluster: the brokers' settings, the users, and the settings of client libraries.
 
-Each broker has two listeners: INTERNAL in plain text on the loopback interface, for other brokers and for the fixture's
-own requests, and EXTERNAL with the security protocol, for clients.
+Each broker has two listeners: EXTERNAL with the security protocol, for clients and other brokers, and INTERNAL in plain
+text on the loopback interface, for the fixture's own requests. Brokers connect to each other as the user `broker`.
 """
 
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Mapping
-from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from zabka.compose.certificates import write_certificates
+from zabka.compose.client_settings import SETTINGS_OF, Login, plain_users
+from zabka.compose.secured_nodes import AUTHORITY
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
-from zabka.testing.live.certificates import AUTHORITY, BROKER, write_certificates
 
 SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
-_ITERATIONS = 4_096
+BROKER_USER, _BROKER_PASSWORD = "broker", "broker-secret"
+"""The user with which brokers connect to each other."""
 _SALT_BYTES = 16
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_HASHES = {1: "sha256", 2: "sha512"}
 
 
 class Security:
@@ -41,7 +39,7 @@ class Security:
         self.directory = directory
         self._has_sasl, self._has_tls = protocol != "SSL", protocol != "SASL_PLAINTEXT"
         if self._has_tls:
-            write_certificates(directory, USERS)
+            write_certificates(directory, {"broker": ()}, USERS)
         self.users: dict[str, dict[str, str]] = (
             {f"users/{user}": _credentials(password) for user, password in USERS.items()} if self._has_sasl else {}
         )
@@ -50,16 +48,20 @@ class Security:
     def broker_settings(self) -> dict[str, str]:
         """Return the settings of the brokers."""
         own = "listener.name.external."
-        settings = {"listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}"}
+        settings = {
+            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,EXTERNAL:{self.protocol}",
+            "inter.broker.listener.name": "EXTERNAL",
+        }
         if self._has_tls:
-            settings[f"{own}ssl.keystore.location"] = str(self.directory / BROKER)
+            settings[f"{own}ssl.keystore.location"] = str(self.directory / "broker.pem")
+            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
         if self._has_sasl:
-            users = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
+            settings["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
             settings[f"{own}sasl.enabled.mechanisms"] = ",".join(get_args(SaslMechanism))
-            settings[f"{own}plain.sasl.jaas.config"] = f"{_PLAIN_MODULE} required {users};"
+            known = {**USERS, BROKER_USER: _BROKER_PASSWORD}
+            settings[f"{own}plain.sasl.jaas.config"] = plain_users(known, own=BROKER_USER)
         else:
             settings[f"{own}ssl.client.auth"] = "required"
-            settings[f"{own}ssl.truststore.location"] = str(self.directory / AUTHORITY)
             settings[f"{own}ssl.principal.mapping.rules"] = "RULE:^CN=([^,]+),.*$/$1/"
         return settings
 
@@ -69,74 +71,18 @@ class Security:
             raise ValueError(f"{user!r} is not one of {', '.join(USERS)}")
         if mechanism not in get_args(SaslMechanism):
             raise ValueError(f"{mechanism!r} is not one of {', '.join(get_args(SaslMechanism))}")
-        makers = {
-            "confluent": self._librdkafka,
-            "java": self._java,
-            "aiokafka": self._aiokafka,
-            "kafka-python": self._kafka_python,
-        }
-        return makers[library](user, mechanism)
-
-    def _certificate(self, user: str) -> str:
-        return str(self.directory / f"{user}.pem")
-
-    def _librdkafka(self, user: str, mechanism: str) -> dict[str, Any]:
-        settings: dict[str, Any] = {"security.protocol": self.protocol}
-        if self._has_tls:
-            settings["ssl.ca.location"] = str(self.directory / AUTHORITY)
-        if self._has_sasl:
-            settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": USERS[user]}
-        else:
-            settings |= {
-                "ssl.certificate.location": self._certificate(user),
-                "ssl.key.location": self._certificate(user),
-            }
-        return settings
-
-    def _java(self, user: str, mechanism: str) -> dict[str, Any]:
-        settings: dict[str, Any] = {"security.protocol": self.protocol}
-        if self._has_tls:
-            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.directory / AUTHORITY)}
-        if self._has_sasl:
-            module = _PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
-            login = f'{module} required username="{user}" password="{USERS[user]}";'
-            settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
-        else:
-            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self._certificate(user)}
-        return settings
-
-    def _aiokafka(self, user: str, mechanism: str) -> dict[str, Any]:
-        settings = self._python(user, mechanism)
-        if self._has_tls:
-            context = ssl.create_default_context(cafile=self.directory / AUTHORITY)
-            if not self._has_sasl:
-                context.load_cert_chain(self._certificate(user))
-            settings["ssl_context"] = context
-        return settings
-
-    def _kafka_python(self, user: str, mechanism: str) -> dict[str, Any]:
-        settings = self._python(user, mechanism)
-        if self._has_tls:
-            settings["ssl_cafile"] = str(self.directory / AUTHORITY)
+        authority = self.directory / AUTHORITY if self._has_tls else None
+        login = Login(self.protocol, authority, mechanism, user, USERS[user])
         if not self._has_sasl:
-            settings |= dict.fromkeys(("ssl_certfile", "ssl_keyfile"), self._certificate(user))
-        return settings
-
-    def _python(self, user: str, mechanism: str) -> dict[str, Any]:
-        settings: dict[str, Any] = {"security_protocol": self.protocol}
-        if self._has_sasl:
-            login = {"sasl_plain_username": user, "sasl_plain_password": USERS[user]}
-            settings |= {"sasl_mechanism": mechanism, **login}
-        return settings
+            login = Login(self.protocol, authority, certificate=self.directory / f"{user}.pem")
+        return SETTINGS_OF[library](login)
 
 
 def _credentials(password: str) -> dict[str, str]:
     """Return the SCRAM credentials of a new user, in the form of /config/users."""
-    from zabka.broker_sim.configs.scram_credentials import MECHANISMS, Upsertion, stored_credential
+    from zabka.broker_sim.configs.scram_credentials import MECHANISMS, password_upsertion, stored_credential
 
-    found: dict[str, str] = {}
-    for number, name in MECHANISMS.items():
-        salt = os.urandom(_SALT_BYTES)
-        salted = pbkdf2_hmac(_HASHES[number], password.encode(), salt, _ITERATIONS)
-        found[name] = stored_credential(Upsertion(number, _ITERATIONS, salt, salted))
-    return found
+    return {
+        name: stored_credential(password_upsertion(number, password, os.urandom(_SALT_BYTES)))
+        for number, name in MECHANISMS.items()
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.hosts import parse_hosts
@@ -18,13 +19,13 @@ from zabka.testing.cluster import ClusterFailed
 ANSWER_S = 30.0
 
 
-async def end_session(connect_string: str, session_id: int) -> None:
-    """End a session of a live ensemble.
+async def end_session(connect_string: str, session_id: int, tls: ssl.SSLContext | None = None) -> None:
+    """End a session of a live ensemble. `tls` is the TLS context of its client ports.
 
     Raises ClusterFailed if there is no such session, or if the ensemble has no quorum.
     """
     runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
-    await take_over_and_close(connect_string, session_id, AsyncioConnector(), runtime)
+    await take_over_and_close(connect_string, session_id, AsyncioConnector(ssl_context=tls), runtime)
 
 
 async def take_over_and_close(connect_string: str, session_id: int, connector: Connector, runtime: Runtime) -> None:

@@ -48,7 +48,8 @@ class LiveStage:
         self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
         self._thread.start()
         addresses = cluster.zookeeper_connect.split(",")
-        self.clients = LiveClients(self._loop, dict(zip(map(str, cluster.peers.values()), addresses, strict=False)))
+        peers = dict(zip(map(str, cluster.peers.values()), addresses, strict=False))
+        self.clients = LiveClients(self._loop, peers, cluster.access.ensemble)
         self._channel: AsyncioChannel | None = None
         self._kafka = self.ask(self._make_kafka(acks)) if cluster.brokers else None
 
@@ -60,7 +61,7 @@ class LiveStage:
         return self._kafka
 
     async def _make_kafka(self, acks: int) -> KafkaClients:
-        admin, channel = make_client(self.cluster.bootstrap, "script")
+        admin, channel = make_client(self.cluster.bootstrap, "script", self.cluster.access.brokers)
         self._channel = channel
         endpoints = dict(zip(self.cluster.brokers, self.cluster.bootstrap.split(","), strict=True))
 
@@ -200,7 +201,8 @@ class LiveStage:
         """Call `work` with a ZooKeeper client, and return its result. Raises StepFailed if a request is rejected."""
 
         async def session() -> T:
-            client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
+            connector = AsyncioConnector(ssl_context=self.cluster.access.ensemble)
+            client = Client(self.cluster.zookeeper_connect, connector, AsyncioRuntime(self._loop))
             await client.start()
             try:
                 return await work(client)

@@ -68,11 +68,15 @@ def start_live(
 
     `ports` is "free" for any free ports, or "fixed" for 2181, 2182, ... (peers) and 9092, 9093, ... (brokers).
     `advertised` is HOST:PORT of a proxy for each broker: clients connect to the proxy, and the proxy connects to
-    `LiveCluster.listeners`. `secure` is the security protocol of the clients' listeners (`zabka.testing.live.secured`).
+    `LiveCluster.listeners`. `secure` is the security protocol of the clients' listeners (`zabka.testing.live.secured`),
+    which brokers also use among each other unless there are proxies.
     The cluster is stopped when this process ends, even if this process is killed.
     """
     security = None if secure is None else Security(secure, data.absolute() / "tls")
     secured = {} if security is None else security.broker_settings()
+    if advertised:
+        # Brokers must not connect to each other through the proxies.
+        secured.pop("inter.broker.listener.name", None)
     given = {**FIXTURE_SETTINGS, **secured, **(settings or {})}
     wanted = _wanted(
         given, peers=peers, brokers=brokers, ports=ports, advertised=advertised, second_listener=security is not None

@@ -1,34 +1,14 @@
-"""Client side of SCRAM (RFC 5802) and of SASL over Kafka's protocol, for tests."""
+"""A client that sends single SASL messages over Kafka's protocol, for tests."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from typing import Any
 
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.frame_reader import FRAME_SIZE
 from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-
-
-def scram_messages(user: str, password: str, name: str = "sha256") -> Iterator[bytes]:
-    """Yield the client's messages; send the server's responses into the generator."""
-    bare = f"n={user},r=client"
-    first = (yield b"n,," + bare.encode()).decode()  # type: ignore[misc]
-    fields = dict(part.split("=", 1) for part in first.split(","))
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), b64decode(fields["s"]), int(fields["i"]))
-    client_key = hmac.digest(salted, b"Client Key", name)
-    unproved = f"c=biws,r={fields['r']}"
-    message = f"{bare},{first},{unproved}".encode()
-    signature = hmac.digest(hashlib.new(name, client_key).digest(), message, name)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = yield f"{unproved},p={b64encode(proof).decode()}".encode()
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", name), message, name)
-    assert final == b"v=" + b64encode(expected)
 
 
 class SaslClient:

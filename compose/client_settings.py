@@ -1,0 +1,105 @@
+"""The security settings of a Kafka client, with the keys of each client library."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PLAIN = "PLAIN"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class Login(NamedTuple):
+    """How a client connects to a secured listener.
+
+    `authority` is the certificate that verifies brokers, or None without TLS. The client authenticates by a user name
+    and password, or by the certificate in the file `certificate`.
+    """
+
+    protocol: str
+    authority: Path | None
+    mechanism: str = ""
+    user: str = ""
+    password: str = ""
+    certificate: Path | None = None
+
+
+def java(login: Login) -> dict[str, Any]:
+    """Return the settings of Kafka's own clients and tools."""
+    settings: dict[str, Any] = {"security.protocol": login.protocol}
+    if login.authority is not None:
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(login.authority)}
+    if login.mechanism:
+        module = PLAIN_MODULE if login.mechanism == PLAIN else SCRAM_MODULE
+        line = f'{module} required username="{login.user}" password="{login.password}";'
+        settings |= {"sasl.mechanism": login.mechanism, "sasl.jaas.config": line}
+    if login.certificate is not None:
+        settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(login.certificate)}
+    return settings
+
+
+def librdkafka(login: Login) -> dict[str, Any]:
+    """Return the settings of librdkafka: confluent-kafka, kcat."""
+    settings: dict[str, Any] = {"security.protocol": login.protocol}
+    if login.authority is not None:
+        settings["ssl.ca.location"] = str(login.authority)
+    if login.mechanism:
+        settings |= {
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.user,
+            "sasl.password": login.password,
+        }
+    if login.certificate is not None:
+        settings |= dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), str(login.certificate))
+    return settings
+
+
+def aiokafka(login: Login) -> dict[str, Any]:
+    """Return the arguments of aiokafka's clients."""
+    settings = _python(login)
+    if login.authority is not None:
+        context = ssl.create_default_context(cafile=login.authority)
+        if login.certificate is not None:
+            context.load_cert_chain(login.certificate)
+        settings["ssl_context"] = context
+    return settings
+
+
+def kafka_python(login: Login) -> dict[str, Any]:
+    """Return the arguments of kafka-python's clients."""
+    settings = _python(login)
+    if login.authority is not None:
+        settings["ssl_cafile"] = str(login.authority)
+    if login.certificate is not None:
+        settings |= dict.fromkeys(("ssl_certfile", "ssl_keyfile"), str(login.certificate))
+    return settings
+
+
+def _python(login: Login) -> dict[str, Any]:
+    settings: dict[str, Any] = {"security_protocol": login.protocol}
+    if login.mechanism:
+        secret = {"sasl_plain_username": login.user, "sasl_plain_password": login.password}
+        settings |= {"sasl_mechanism": login.mechanism, **secret}
+    return settings
+
+
+SETTINGS_OF: Mapping[str, Callable[[Login], dict[str, Any]]] = {
+    "confluent": librdkafka,
+    "java": java,
+    "aiokafka": aiokafka,
+    "kafka-python": kafka_python,
+}
+"""The function that returns the settings, for each client library."""
+
+
+def plain_users(users: Mapping[str, str], own: str = "") -> str:
+    """Return the sasl.jaas.config of a broker's listener for SASL PLAIN.
+
+    `own` is the user as which the broker itself connects to other brokers, if it does.
+    """
+    login = f'username="{own}" password="{users[own]}" ' if own else ""
+    listed = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+    return f"{PLAIN_MODULE} required {login}{listed};"
