@@ -27,6 +27,7 @@ from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.environment import BrokerEnvironment
+from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
@@ -253,6 +254,8 @@ class BrokerProcess:
         self._ports: list[KafkaPort] = []
         environment.made(self._broker, self._hold_faults)
         self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
+        self._unauthenticated = DroppedConnections(self._log_unauthenticated, self._runtime.call_later)
+        self._failed_authentications = FailedAuthentications(self._runtime, self._emit, config.broker_id)
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
@@ -353,7 +356,7 @@ class BrokerProcess:
             kind: Callable[..., KafkaPort] = KafkaPort
         else:
             mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
-            kind = partial(SecureKafkaPort, tls_store(tls, self._log_problem), mapper)
+            kind = partial(SecureKafkaPort, tls_store(tls, self._log_problem), mapper, self._authentication_failed)
         return kind(
             listener.name,
             self._broker.serve,
@@ -377,9 +380,7 @@ class BrokerProcess:
             keys,
             SaslPorts(credential_of, self._nonce, lambda: self._runtime.now().mono_ms),
             self._config.number("connection.failed.authentication.delay.ms"),
-            lambda remote, reason: self._dropped.drop(
-                remote, f"SASL authentication failed on the listener {listener}: {reason}"
-            ),
+            self._authentication_failed,
         ).connection
 
     def _hold_faults(self, table: FaultTable) -> None:
@@ -460,6 +461,13 @@ class BrokerProcess:
     def _log_dropped(self, remote: str, reason: str, count: int) -> None:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
+
+    def _authentication_failed(self, failed: FailedAuthentication) -> None:
+        self._unauthenticated.drop(failed.remote, str(failed))
+        self._failed_authentications.note(failed)
+
+    def _log_unauthenticated(self, remote: str, reason: str, count: int) -> None:
+        self._log.warning(CONNECTIONS, "failed authentication", remote=remote, reason=reason, count=count)
 
     def _failed(self, request: str, failure: Exception) -> None:
         if isinstance(failure, AssertionError):

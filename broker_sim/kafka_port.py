@@ -126,6 +126,10 @@ class KafkaPort:
         """Return the principal of a new connection. Raises NoPrincipal if the connection must be closed."""
         return ANONYMOUS
 
+    def unidentified(self, remote: str, reason: str) -> None:
+        """Report a new connection that has no principal."""
+        self.broken(remote, reason)
+
     async def close(self) -> None:
         """Stop listening and close every connection."""
         if self._sweep is not None:
@@ -283,7 +287,7 @@ class Connection(asyncio.Protocol):
         try:
             self.principal = self._port.identify(transport)
         except NoPrincipal as unmapped:
-            self._port.broken(self._remote, str(unmapped))
+            self._port.unidentified(self._remote, str(unmapped))
             transport.abort()
             return
         transport.pause_reading()

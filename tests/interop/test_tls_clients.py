@@ -135,9 +135,10 @@ def rejected(port: int, context: ssl.SSLContext | None, data: bytes = b"") -> No
 def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -> None:
     broker = secured.cluster.brokers[1]
 
-    def reported(text: str) -> bool:
-        reasons = [event["reason"] for event in broker.events("peer_protocol_broken")]
-        return any(text in reason for reason in reasons) and text in broker.output()
+    def reported(text: str, cause: str) -> bool:
+        causes = [event["cause"] for event in broker.events("authentication_failed")]
+        causes += [event["reason"] for event in broker.events("peer_protocol_broken")]
+        return cause in causes and text in broker.output()
 
     authority, tls_port = secured.authority, secured.ports[0]
     stranger = ssl.create_default_context(cafile=authority.ca)
@@ -146,9 +147,10 @@ def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -
     rejected(tls_port, ssl.create_default_context(cafile=authority.ca))
     rejected(tls_port, stranger)
     rejected(broker.port, stranger)
-    for text in ("no TLS handshake", "peer did not return a certificate", "certificate verify failed",
-                 "a TLS handshake on the plain listener PLAINTEXT"):  # fmt: skip
-        secured.cluster.until(lambda text=text: reported(text))  # type: ignore[misc]
+    plain = "a TLS handshake on the plain listener PLAINTEXT"
+    for text, cause in (("no TLS handshake", "no_tls"), ("peer did not return a certificate", "no_certificate"),
+                        ("certificate verify failed", "untrusted_certificate"), (plain, plain)):  # fmt: skip
+        secured.cluster.until(lambda text=text, cause=cause: reported(text, cause))  # type: ignore[misc]
     assert AdminClient(secured.librdkafka()).list_topics(timeout=30).brokers.keys() == {1, 2}
 
 

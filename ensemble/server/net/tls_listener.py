@@ -155,7 +155,8 @@ class TlsListener:
             if self._detects_plain and await self._is_plain(accepted, timeout_s):
                 plain = self._keeper.made_plain(host)
                 if plain is None:
-                    raise ConnectionAbortedError("no TLS handshake")
+                    sent = accepted.recv(1, socket.MSG_PEEK)
+                    raise ConnectionAbortedError("no TLS handshake" if sent else "closed before the TLS handshake")
                 protocol = plain
                 await loop.connect_accepted_socket(lambda: plain, accepted)
                 return
