@@ -25,10 +25,12 @@ from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
+from zabka.broker_sim.configs.password_encoder import PasswordEncoder, read_encoder
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
+from zabka.broker_sim.listener_stores import OpenStores
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
@@ -37,7 +39,7 @@ from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
-from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
+from zabka.broker_sim.secure_kafka_port import SecureKafkaPort
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -235,6 +237,9 @@ class BrokerProcess:
         self._log_directories = [
             FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
+        encoder = read_encoder(config.values)
+        passwords = None if encoder is None else PasswordEncoder(encoder, secrets.token_bytes)
+        self._stores = OpenStores(passwords, self._log_problem, self._log_line)
         self._broker = Broker(
             config,
             BrokerPorts(
@@ -246,6 +251,7 @@ class BrokerProcess:
                 log_line=self._log_line,
                 halt=self._halt,
                 high_watermarks_reached=environment.journal.high_watermarks_reached,
+                stores=self._stores,
                 resolve=_address,
                 count_use=environment.count_use or self._ledger.count,
             ),
@@ -334,6 +340,8 @@ class BrokerProcess:
         picked: dict[str, int] = {}
         for listener in config.listeners:
             port = self._port(listener)
+            if isinstance(port, SecureKafkaPort):
+                self._stores.opened(port)
             port.hold_links(self._client_links)
             try:
                 picked[listener.name] = await port.start(listener.host, listener.port)
@@ -356,7 +364,7 @@ class BrokerProcess:
             kind: Callable[..., KafkaPort] = KafkaPort
         else:
             mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
-            kind = partial(SecureKafkaPort, tls_store(tls, self._log_problem), mapper, self._authentication_failed)
+            kind = partial(SecureKafkaPort, self._stores.load(tls), mapper, self._authentication_failed)
         return kind(
             listener.name,
             self._broker.serve,

@@ -31,6 +31,7 @@ from zabka.ensemble.server.config.tls import (
     unchosen_suites,
     unknown_suite,
 )
+from zabka.ensemble.server.config.tls_stores import Store
 from zabka.ensemble.server.net.sockets import PortError
 from zabka.ensemble.server.net.tls_listener import TlsListener
 
@@ -139,6 +140,12 @@ class _Doorkeeper:
     def on_too_many_handshakes(self) -> None:
         """Report a connection that was closed because of too many handshakes in progress."""
         self._port.broken("several", f"too many TLS handshakes in progress on the listener {self._port.listener}")
+
+
+def key_store(keys: TlsKeys) -> Store:
+    """Return the store with a listener's private key and certificate."""
+    own = keys.own
+    return Store(Path(own.location), own.kind, own.password, own.content.encode())
 
 
 def tls_store(keys: TlsKeys, report: Callable[[str], object]) -> TlsStore:

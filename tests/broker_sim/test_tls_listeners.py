@@ -34,6 +34,7 @@ from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import TlsKeys
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
+from zabka.broker_sim.listener_stores import OpenStores
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
@@ -337,6 +338,36 @@ def test_certificate_without_a_matching_rule_is_dropped(chains: Chains) -> None:
         assert served.requests == []
 
     check(keys, test)
+
+
+def test_reloaded_store_applies_to_new_connections_only(authority: Authority, tmp_path: Path) -> None:
+    """A modified key store is loaded, and a connection that is already open stays."""
+    authority.store("renewed", "/CN=broker", "DNS:localhost,IP:127.0.0.1")
+    path = tmp_path / "broker.pem"
+    path.write_bytes((authority.directory / "broker.pem").read_bytes())
+
+    async def serial_number(number: int) -> str:
+        _, writer = await asyncio.open_connection("127.0.0.1", number, ssl=trusting(authority))
+        writer.close()
+        return str(writer.get_extra_info("ssl_object").getpeercert()["serialNumber"])
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        stores = OpenStores(None, served.failures.append, lambda line: None)
+        keys = {"SECURE": tls_keys(keystore_location=path)}
+        stores.load(keys["SECURE"])
+        stores.opened(port)
+        before = await serial_number(served.number)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.number, ssl=trusting(authority))
+        path.write_bytes((authority.directory / "renewed.pem").read_bytes())
+        os.utime(path, ns=(1, 1))
+        stores.reload(keys)
+        assert await serial_number(served.number) != before
+        writer.write(PLAIN)
+        assert await reader.readexactly(4)
+        writer.close()
+        assert served.failures == []
+
+    check({"keystore_location": path}, test)
 
 
 # ---- bad clients -------------------------------------------------------------------------------------------------

@@ -109,6 +109,10 @@ class TlsListener:
         """Number of handshakes in progress."""
         return len(self._welcoming)
 
+    def use(self, store: TlsStore) -> None:
+        """Use this store for all handshakes from now on. Open connections are not affected."""
+        self._store = store
+
     def close(self) -> None:
         """Stop listening, and cancel handshakes in progress."""
         for task in (*self._accepting, *self._welcoming):
