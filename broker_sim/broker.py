@@ -15,7 +15,7 @@ from zabka.broker_sim.authorizer.acl_authorizer import authorizer_of
 from zabka.broker_sim.authorizer.request_guard import RequestGuards
 from zabka.broker_sim.auto_topic_creation import AutoTopicCreation
 from zabka.broker_sim.broker_ports import BrokerPorts
-from zabka.broker_sim.broker_status import BrokerStatus, describe
+from zabka.broker_sim.broker_status import BrokerStatus, authorizer_row, describe, listener_rows
 from zabka.broker_sim.config_changes import ConfigChanges
 from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.configs.config_admin import ConfigAdmin
@@ -533,6 +533,8 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
             fault_counts=self.fault_counts(),
+            listeners=listener_rows(self.config, self._advertised, self._tls.stores.certificates()),
+            authorizer=authorizer_row(self.config),
         )
 
 
