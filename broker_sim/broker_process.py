@@ -24,8 +24,8 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.listeners import Listener
-from zabka.broker_sim.configs.password_encoder import PasswordEncoder, read_encoder
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
@@ -35,6 +35,7 @@ from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
+from zabka.broker_sim.password_encoder import PasswordEncoder
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts

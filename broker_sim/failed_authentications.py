@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 from zabka.broker_sim.event_limit import EventLimit
 from zabka.ensemble.ports import Runtime
-from zabka.ensemble.runtime.client_end import IPV4_IN_IPV6
 from zabka.journal.events import AuthenticationFailed
 from zabka.kafka.ports import Emit
 
@@ -37,6 +36,7 @@ Cause = Literal[
 ]
 """What failed. The first five are failures of SASL, the others of a TLS handshake."""
 
+_IPV4_IN_IPV6 = "::ffff:"
 _TLS_CAUSES: Mapping[str, Cause] = {
     "no TLS handshake within": "handshake_timeout",
     "SSL handshake is taking longer": "handshake_timeout",
@@ -67,7 +67,7 @@ class FailedAuthentication(NamedTuple):
     @property
     def host(self) -> str:
         """The client's address without its port, in the form in which it is compared with limits per address."""
-        return self.remote.rpartition(":")[0].removeprefix(IPV4_IN_IPV6)
+        return self.remote.rpartition(":")[0].removeprefix(_IPV4_IN_IPV6)
 
     def __str__(self) -> str:
         what = "TLS handshake" if self.mechanism == TLS else "SASL authentication"

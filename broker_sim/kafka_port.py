@@ -260,6 +260,7 @@ class Connection(asyncio.Protocol):
         self.principal = ANONYMOUS
         self._remote = "?"
         self._client_host = ""
+        self._addresses = ""
         self._line: ServerLine | None = None
         self._client_id: str | None = None
         """The client id of the first request."""
@@ -281,6 +282,8 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
+            here = transport.get_extra_info("sockname")
+            self._addresses = f"{here[0]}:{here[1]}-{self._remote}" if here else self._remote
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
             # Use the format in which Kafka's tools show a member's host (Java's InetAddress): a slash and the address.
             self._client_host = f"/{self.address}"
@@ -432,6 +435,7 @@ class Connection(asyncio.Protocol):
             measured,
             connection=self.number,
             principal=self.principal,
+            addresses=self._addresses,
         )
         try:
             work = port.handle(request.payload, context)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError
-from zabka.broker_sim.configs.dynamic_tls import Certificate, check_compatible
-from zabka.broker_sim.configs.password_encoder import PasswordEncoder
+from zabka.broker_sim.configs.dynamic_tls import Certificate, Passwords, check_compatible
 from zabka.broker_sim.configs.tls_keys import StoreKeys, TlsKeys
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, key_store, tls_store
 from zabka.ensemble.server.config.tls import TlsStore
@@ -34,15 +33,20 @@ class OpenStores:
 
     def __init__(
         self,
-        passwords: PasswordEncoder | None,
+        passwords: Passwords | None,
         report: Callable[[str], object],
         info: Callable[[str], object],
     ) -> None:
-        self.passwords = passwords
+        self._passwords = passwords
         self._report = report
         self._info = info
         self._loaded: dict[str, _Loaded] = {}
         self._ports: dict[str, SecureKafkaPort] = {}
+
+    @property
+    def passwords(self) -> Passwords | None:
+        """Encrypts passwords in znodes. None without password.encoder.secret."""
+        return self._passwords
 
     def load(self, keys: TlsKeys) -> TlsStore:
         """Load the stores of a listener that is about to be opened. Raises ConfigError."""

@@ -26,6 +26,7 @@ from zabka.broker_sim.configs.config_def import (
     render,
     split_list,
 )
+from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
 from zabka.broker_sim.configs.listeners import (
     PROTOCOL_MAP,
@@ -34,7 +35,6 @@ from zabka.broker_sim.configs.listeners import (
     read_advertised,
     read_listeners,
 )
-from zabka.broker_sim.configs.password_encoder import read_encoder
 from zabka.broker_sim.configs.sasl_keys import OF_LISTENERS, SASL_KEYS, SaslKeys, read_sasl, sasl_warnings
 from zabka.broker_sim.configs.tls_keys import RELOADED_KEYS, TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS

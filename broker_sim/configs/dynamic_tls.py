@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 
 from zabka.broker_sim.configs.broker_config import KafkaConfig, is_password, listener_tls_key
 from zabka.broker_sim.configs.config_def import ConfigError
-from zabka.broker_sim.configs.password_encoder import PasswordEncoder
 from zabka.broker_sim.configs.tls_keys import RELOADED_KEYS, TlsKeys, read_tls
 
 _EXCEPTION = "org.apache.kafka.common.config.ConfigException: "
@@ -28,11 +27,23 @@ class Certificate(NamedTuple):
     not_after_ms: int
 
 
+class Passwords(Protocol):
+    """Encrypts and decrypts passwords in znodes."""
+
+    def encode(self, password: str) -> str:
+        """Return an encrypted password. Raises ConfigError."""
+        ...
+
+    def decode(self, encoded: str) -> str:
+        """Return a decrypted password. Raises ConfigError if it was encrypted in another way or is damaged."""
+        ...
+
+
 class ListenerStores(Protocol):
     """The stores of the broker's open listeners, in its environment."""
 
     @property
-    def passwords(self) -> PasswordEncoder | None:
+    def passwords(self) -> Passwords | None:
         """Encrypts passwords in znodes. None without password.encoder.secret."""
         ...
 
@@ -59,7 +70,10 @@ class ListenerStores(Protocol):
 class NoStores:
     """The stores of a broker without open listeners, such as a simulated one."""
 
-    passwords: PasswordEncoder | None = None
+    @property
+    def passwords(self) -> Passwords | None:
+        """Return nothing: passwords cannot be stored."""
+        return None
 
     def check(self, keys: Mapping[str, TlsKeys]) -> None:
         """Accept all keys."""
@@ -149,7 +163,7 @@ class DynamicTls:
                 encrypted[name] = self._passwords().encode(text)
         return {**overrides, **encrypted}
 
-    def _passwords(self) -> PasswordEncoder:
+    def _passwords(self) -> Passwords:
         if self.stores.passwords is None:
             raise ConfigError("Password encoder secret not configured")
         return self.stores.passwords

@@ -15,8 +15,9 @@ from tests.broker_sim.broker_world import Cluster
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_resources import Source
-from zabka.broker_sim.configs.password_encoder import PasswordEncoder, read_encoder
+from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.listener_stores import OpenStores
+from zabka.broker_sim.password_encoder import PasswordEncoder
 from zabka.journal.events import ConfigChanged
 from zabka.kafka.client.admin_client import BROKER_RESOURCE
 from zabka.kafka.zk import znodes

@@ -15,6 +15,7 @@ from tests.broker_sim.sasl.scram_client import SaslClient, scram_messages
 from tests.broker_sim.sasl.test_mechanisms import credential
 from tests.broker_sim.test_port_connection import FRAME_BYTES_MAX, Served, run, serving, until
 from tests.event_loops import each_event_loop  # noqa: F401
+from zabka.broker_sim.configs.credential_cache import ScramCredential
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.failed_authentications import FailedAuthentication
 from zabka.broker_sim.kafka_port import KafkaPort
@@ -33,15 +34,19 @@ class Secured:
 
     def __init__(self, served: Served, port: KafkaPort, failures: list[FailedAuthentication]) -> None:
         self.served, self.port, self.failures = served, port, failures
+        self.credentials = {(name, "alice"): credential("secret", name) for name in MECHANISMS[1:]}
         self.ahead_ms = 0
 
 
 def authentication(
-    failures: list[FailedAuthentication], clock: Callable[[], int], delay_ms: int, reauth_ms: int
+    failures: list[FailedAuthentication],
+    clock: Callable[[], int],
+    delay_ms: int,
+    reauth_ms: int,
+    credential_of: Callable[[str, str], ScramCredential | None] = lambda mechanism, user: None,
 ) -> Authentication:
     keys = SaslKeys("CLIENTS", MECHANISMS, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(MECHANISMS, reauth_ms))
-    credentials = {(name, "alice"): credential("secret", name) for name in MECHANISMS[1:]}
-    ports = SaslPorts(lambda mechanism, user: credentials.get((mechanism, user)), lambda: "server", clock)
+    ports = SaslPorts(credential_of, lambda: "server", clock)
     return Authentication(keys, ports, delay_ms, failures.append)
 
 
@@ -49,7 +54,13 @@ def authentication(
 async def secured(delay_ms: int = 0, reauth_ms: int = 0) -> AsyncIterator[Secured]:
     failures: list[FailedAuthentication] = []
     made: list[Secured] = []
-    settings = authentication(failures, lambda: 1_000_000 + made[0].ahead_ms, delay_ms, reauth_ms)
+    settings = authentication(
+        failures,
+        lambda: 1_000_000 + made[0].ahead_ms,
+        delay_ms,
+        reauth_ms,
+        lambda mechanism, user: made[0].credentials.get((mechanism, user)),
+    )
     async with serving(connect=settings.connection) as (served, port):
         made.append(Secured(served, port, failures))
         yield made[0]
@@ -244,6 +255,30 @@ def test_client_authenticates_again_on_its_connection() -> None:
         port.ahead_ms = 8_000
         assert (await client.ask(METADATA)).cluster_id == "c"
         assert port.served.principals == ["User:alice"]
+
+    check(test, reauth_ms=5_000)
+
+
+async def scram(client: SaslClient) -> Any:
+    await client.handshake("SCRAM-SHA-256")
+    exchange: Any = scram_messages("alice", "secret")
+    first = await client.authenticate(next(exchange))
+    return first if first.error_code else await client.authenticate(exchange.send(first.auth_bytes))
+
+
+def test_deleted_user_is_served_until_the_next_authentication() -> None:
+    """As in Kafka, only a new authentication reads the credentials."""
+
+    async def test(port: Secured, client: SaslClient) -> None:
+        assert (await scram(client)).error_code == ErrorCode.none
+        port.credentials.clear()
+        assert (await client.ask(METADATA)).cluster_id == "c"
+        port.ahead_ms = 4_000
+        assert (await scram(client)).error_code == ErrorCode.sasl_authentication_failed
+        assert await client.at_end()
+        (failed,) = port.failures
+        assert failed[:2] == ("PLAINTEXT", "SCRAM-SHA-256") and failed.cause == "wrong_credentials"
+        await serves_others(port)
 
     check(test, reauth_ms=5_000)
 

@@ -8,7 +8,8 @@ import pytest
 
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_def import ConfigError
-from zabka.broker_sim.configs.password_encoder import PasswordEncoder, read_encoder
+from zabka.broker_sim.configs.encoder_keys import read_encoder
+from zabka.broker_sim.password_encoder import PasswordEncoder
 
 SECRET = "encoder-secret"
 KAFKAS_CBC = (

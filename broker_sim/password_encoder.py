@@ -9,49 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-from zabka.broker_sim.configs.config_def import ConfigError, Value
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.encoder_keys import KEY_BITS, EncoderKeys, digest_of, mode_of
 from zabka.ensemble.runtime.extras import is_installed, sentence
 
 _SALT_BYTES = 256
 _IV_BYTES = {"CBC": 16, "GCM": 12}
 _TAG_BYTES = 16
 _BLOCK_BYTES = 16
-_KEY_BITS = (128, 192, 256)
 ITERATIONS_MAX = 1_000_000
 """Maximum number of iterations that a stored password can require, because a broker does nothing else meanwhile."""
-_DERIVATION = "PBKDF2WithHmac"
-
-
-class EncoderKeys(NamedTuple):
-    """The keys password.encoder.…, without the prefix."""
-
-    secret: str
-    keyfactory_algorithm: str
-    cipher_algorithm: str
-    key_length: int
-    iterations: int
-
-    def __repr__(self) -> str:
-        """Representation without the secret."""
-        return f"EncoderKeys({self.keyfactory_algorithm}, {self.cipher_algorithm})"
-
-
-def read_encoder(values: Mapping[str, Value]) -> EncoderKeys | None:
-    """Return the keys of the encoder, or None without password.encoder.secret. Raises ConfigError."""
-    if not values["password.encoder.secret"]:
-        return None
-    length, iterations = values["password.encoder.key.length"], values["password.encoder.iterations"]
-    assert isinstance(length, int) and isinstance(iterations, int)
-    algorithm = str(values["password.encoder.keyfactory.algorithm"]) or f"{_DERIVATION}SHA512"
-    cipher = str(values["password.encoder.cipher.algorithm"])
-    _digest(algorithm)
-    _mode(cipher)
-    if length not in _KEY_BITS:
-        raise ConfigError(f"password.encoder.key.length={length}: a key of AES has {_KEY_BITS} bits")
-    return EncoderKeys(str(values["password.encoder.secret"]), algorithm, cipher, length, iterations)
 
 
 class PasswordEncoder:
@@ -64,7 +34,7 @@ class PasswordEncoder:
     def encode(self, password: str) -> str:
         """Return an encrypted password. Raises ConfigError."""
         keys = self._keys
-        mode, salt = _mode(keys.cipher_algorithm), self._random_bytes(_SALT_BYTES)
+        mode, salt = mode_of(keys.cipher_algorithm), self._random_bytes(_SALT_BYTES)
         vector = self._random_bytes(_IV_BYTES[mode])
         key = self._key(keys.keyfactory_algorithm, salt, keys.iterations, keys.key_length)
         parts = {
@@ -85,8 +55,8 @@ class PasswordEncoder:
         """Return a decrypted password. Raises ConfigError if it was encrypted in another way or is damaged."""
         parts = dict(part.strip().rpartition(":")[::2] for part in encoded.split(","))
         try:
-            mode, iterations = _mode(parts["cipherAlgorithm"]), int(parts["iterations"])
-            if not 0 < iterations <= ITERATIONS_MAX or int(parts["keyLength"]) not in _KEY_BITS:
+            mode, iterations = mode_of(parts["cipherAlgorithm"]), int(parts["iterations"])
+            if not 0 < iterations <= ITERATIONS_MAX or int(parts["keyLength"]) not in KEY_BITS:
                 raise ConfigError("Password could not be decoded")
             salt, vector = b64decode(parts["salt"]), b64decode(parts["initializationVector"])
             key = self._key(parts["keyFactoryAlgorithm"], salt, iterations, int(parts["keyLength"]))
@@ -98,26 +68,7 @@ class PasswordEncoder:
         return password
 
     def _key(self, algorithm: str, salt: bytes, iterations: int, bits: int) -> bytes:
-        return hashlib.pbkdf2_hmac(_digest(algorithm), self._keys.secret.encode(), salt, iterations, bits // 8)
-
-
-def _digest(algorithm: str) -> str:
-    """Return the digest of a key derivation, in hashlib's spelling. Raises ConfigError."""
-    digest = algorithm.removeprefix(_DERIVATION).lower()
-    if not algorithm.startswith(_DERIVATION) or digest not in ("sha1", "sha224", "sha256", "sha384", "sha512"):
-        raise ConfigError(
-            f"password.encoder.keyfactory.algorithm={algorithm} is not supported. Set {_DERIVATION}SHA512"
-        )
-    return digest
-
-
-def _mode(algorithm: str) -> str:
-    """Return the mode of an AES cipher, given Java's name. Raises ConfigError."""
-    if algorithm == "AES/CBC/PKCS5Padding":
-        return "CBC"
-    if algorithm == "AES/GCM/NoPadding":
-        return "GCM"
-    raise ConfigError(f"password.encoder.cipher.algorithm={algorithm} is not supported. Set AES/CBC/PKCS5Padding")
+        return hashlib.pbkdf2_hmac(digest_of(algorithm), self._keys.secret.encode(), salt, iterations, bits // 8)
 
 
 def _cipher(mode: str, key: bytes, vector: bytes, tag: bytes | None = None) -> Any:
