@@ -40,12 +40,8 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 _OF_A_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
-_OF_MECHANISMS = (
-    "connections.max.reauth.ms",
-    "sasl.jaas.config",
-    "sasl.login.callback.handler.class",
-    "sasl.login.class",
-    "sasl.server.callback.handler.class",
+_OF_A_MECHANISM = re.compile(
+    r"[^.]*\.(connections\.max\.reauth\.ms|sasl\.jaas\.config|sasl\.(?:login|server)\.(?:callback\.handler\.)?class)"
 )
 _Found = Mapping[str, Mapping[str, str]]
 """Overrides keyed by entity: "topics/T", "brokers/N", "brokers/<default>"."""
@@ -290,8 +286,8 @@ def _base_name(name: str) -> str | None:
     match = _OF_A_LISTENER.fullmatch(name)
     if match is None:
         return None
-    base = match.group(1)
-    return next((key for key in _OF_MECHANISMS if base.endswith(key)), base)
+    of_mechanism = _OF_A_MECHANISM.fullmatch(match.group(1))
+    return match.group(1) if of_mechanism is None else of_mechanism.group(1)
 
 
 def _synonyms(name: str) -> tuple[str, ...]:
