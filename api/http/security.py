@@ -2,8 +2,7 @@
 
 On loopback, the browser of every local user can access the service, and so can any web page in that browser. The check
 of the Host header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. If the
-service listens on other addresses, requests that change something, or read records or ACLs, also need
-the token.
+service listens on other addresses, requests that change something, or read records or ACLs, also need the token.
 """
 
 from __future__ import annotations

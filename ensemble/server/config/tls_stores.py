@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.runtime.extras import is_installed, sentence
 
 if TYPE_CHECKING:
@@ -149,7 +150,10 @@ def certificate_facts(store: Store) -> tuple[str, list[tuple[int, str]], int, in
     except ExtensionNotFound:
         names = []
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    subject = subject_of(certificate.public_bytes(Encoding.DER))
+    try:
+        subject = subject_of(certificate.public_bytes(Encoding.DER))
+    except MalformedRecord as malformed:
+        raise ValueError(f"the subject of its certificate: {malformed}") from None
     return subject, names, int(begin.timestamp()) * 1_000, int(end.timestamp()) * 1_000
 
 
