@@ -261,7 +261,7 @@ class BrokerProcess:
         self._ports: list[KafkaPort] = []
         environment.made(self._broker, self._hold_faults)
         self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
-        self._unauthenticated = DroppedConnections(self._log_unauthenticated, self._runtime.call_later)
+        self._unauthenticated_clients = DroppedConnections(self._log_unauthenticated_client, self._runtime.call_later)
         self._failed_authentications = FailedAuthentications(self._runtime, self._emit, config.broker_id)
         self._control: ControlSocket | None = None
 
@@ -365,7 +365,8 @@ class BrokerProcess:
             kind: Callable[..., KafkaPort] = KafkaPort
         else:
             mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
-            kind = partial(SecureKafkaPort, self._stores.load(tls), mapper, self._authentication_failed)
+            self._stores.load(tls)
+            kind = partial(SecureKafkaPort, self._stores.store(listener.name), mapper, self._client_failed)
         return kind(
             listener.name,
             self._broker.serve,
@@ -389,7 +390,7 @@ class BrokerProcess:
             keys,
             SaslPorts(credential_of, self._nonce, lambda: self._runtime.now().mono_ms),
             self._config.number("connection.failed.authentication.delay.ms"),
-            self._authentication_failed,
+            self._client_failed,
         ).connection
 
     def _hold_faults(self, table: FaultTable) -> None:
@@ -471,11 +472,11 @@ class BrokerProcess:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
 
-    def _authentication_failed(self, failed: FailedAuthentication) -> None:
-        self._unauthenticated.drop(failed.remote, str(failed))
+    def _client_failed(self, failed: FailedAuthentication) -> None:
+        self._unauthenticated_clients.drop(failed.remote, str(failed))
         self._failed_authentications.note(failed)
 
-    def _log_unauthenticated(self, remote: str, reason: str, count: int) -> None:
+    def _log_unauthenticated_client(self, remote: str, reason: str, count: int) -> None:
         self._log.warning(CONNECTIONS, "failed authentication", remote=remote, reason=reason, count=count)
 
     def _failed(self, request: str, failure: Exception) -> None:

@@ -48,10 +48,13 @@ class OpenStores:
         """Encrypts passwords in znodes. None without password.encoder.secret."""
         return self._passwords
 
-    def load(self, keys: TlsKeys) -> TlsStore:
+    def load(self, keys: TlsKeys) -> None:
         """Load the stores of a listener that is about to be opened. Raises ConfigError."""
-        loaded = self._loaded[keys.listener] = self._load(keys)
-        return loaded.store
+        self._loaded[keys.listener] = self._load(keys)
+
+    def store(self, listener: str) -> TlsStore:
+        """Return the present TLS contexts of a listener whose stores are loaded."""
+        return self._loaded[listener].store
 
     def opened(self, port: SecureKafkaPort) -> None:
         """Change the stores of this port from now on."""
