@@ -27,6 +27,7 @@ from zabka.api.routes import (
     nodes,
     runs,
     scenarios,
+    security,
     topic_records,
     topics,
     transactions,
@@ -37,7 +38,8 @@ from zabka.api.services import Services
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
 
 Every error is an RFC 9457 problem document.  When the server is not on loopback, or the cluster is secured, calls that
-change something or read records need `Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
+change something, or read records or ACLs, need `Authorization: Bearer <token>`; `zabka up` prints where the token is
+stored.
 """
 TAGS = [
     {"name": "cluster", "description": "The whole cluster and its controller"},
@@ -46,6 +48,7 @@ TAGS = [
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
     {"name": "groups", "description": "Consumer groups, with their members, committed offsets and lag"},
     {"name": "transactions", "description": "Open transactions, and the consumers that wait for them"},
+    {"name": "security", "description": "Listeners of the brokers, their authorizer, and the ACLs"},
     {"name": "workloads", "description": "Producers and consumers that the API process runs"},
     {"name": "faults", "description": "Faults of links and requests"},
     {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
@@ -81,7 +84,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
-        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs, what_if,
+        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs, security, what_if,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

@@ -15,11 +15,12 @@ from zabka.broker_sim.authorizer.acl_authorizer import authorizer_of
 from zabka.broker_sim.authorizer.request_guard import RequestGuards
 from zabka.broker_sim.auto_topic_creation import AutoTopicCreation
 from zabka.broker_sim.broker_ports import BrokerPorts
-from zabka.broker_sim.broker_status import BrokerStatus, describe
+from zabka.broker_sim.broker_status import BrokerStatus, authorizer_row, describe, listener_rows
 from zabka.broker_sim.config_changes import ConfigChanges
 from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.configs.config_admin import ConfigAdmin
 from zabka.broker_sim.configs.config_describe import ConfigDescriber
+from zabka.broker_sim.configs.dynamic_tls import DynamicTls
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
 from zabka.broker_sim.configs.listeners import Listener
@@ -122,6 +123,7 @@ class Broker:
             broker_info=self._broker_info,
         )
         self.replicas = self._make_replicas(ports)
+        self._tls = DynamicTls(config, ports.stores, ports.log_line)
         self._config_changes = ConfigChanges(
             config,
             self.configs,
@@ -131,6 +133,7 @@ class Broker:
             quotas=self.quotas,
             connections=self.connections,
             resolve=ports.resolve,
+            tls=self._tls,
         )
         self._own_registration = RegistrationWatch(
             self._zk,
@@ -210,7 +213,15 @@ class Broker:
         return None if partition is None else self.metadata.endpoint(partition.leader)
 
     def _routes(self) -> dict[ApiKey, Handler]:
-        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
+        config_admin = ConfigAdmin(
+            self._zk,
+            self.config,
+            self.configs,
+            self.metadata,
+            self.loggers,
+            self._tls,
+            log_line=self._log_line,
+        )
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
@@ -340,6 +351,7 @@ class Broker:
         self.cluster_id = await cluster_id(self._zk, self._runtime.random)
         self.replicas.claim_log_directories(self.cluster_id)
         await self.configs.load()
+        self._tls.is_loaded = True
         if self.authorizer is not None:
             await self.authorizer.start()
         if not self._logs_open:
@@ -521,6 +533,8 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
             fault_counts=self.fault_counts(),
+            listeners=listener_rows(self.config, self._advertised, self._tls.stores.certificates()),
+            authorizer=authorizer_row(self.config),
         )
 
 

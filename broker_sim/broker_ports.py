@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from zabka.broker_sim.configs.dynamic_tls import ListenerStores, NoStores
 from zabka.broker_sim.ports import LogDirectory, ReachedMarks
 from zabka.broker_sim.quotas.connection_limits import Resolve
 from zabka.ensemble.client.service import CoordinationService
@@ -38,5 +39,7 @@ class BrokerPorts:
     """Returns the highest known high watermark of each replica of this broker, from the broker's journal."""
     count_use: CountUse = field(default_factory=lambda: SharedCounts().count)
     """Counts how often request faults were injected, in total for all nodes."""
+    stores: ListenerStores = field(default_factory=NoStores)
+    """The key stores and trust stores of the open listeners."""
     resolve: Resolve = str
     """Resolves a host name of a connection limit to an IP address."""

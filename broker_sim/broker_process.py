@@ -25,20 +25,24 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import StoreKeys
 from zabka.broker_sim.environment import BrokerEnvironment
+from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
+from zabka.broker_sim.listener_stores import OpenStores
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
+from zabka.broker_sim.password_encoder import PasswordEncoder
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
-from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, check_own_trust, tls_store
+from zabka.broker_sim.secure_kafka_port import SecureKafkaPort
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -55,7 +59,6 @@ from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, 
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
 from zabka.ensemble.server.config.client_context import client_context
-from zabka.ensemble.server.config.tls import TlsStore
 from zabka.ensemble.server.config.tls_stores import BadStore, Store
 from zabka.ensemble.txnlog.files import make_directories
 from zabka.journal.cause import Cause
@@ -239,13 +242,16 @@ class BrokerProcess:
         self._ensemble_context = _ensemble_context(config)
         self._client_links = ClientLinks("client", first_client, self._emit)
         self._ledger = FaultLedger()
-        self._tls: dict[str, TlsStore] = {}
-        """The TLS contexts of each listener with SSL or SASL_SSL, keyed by name."""
         security = ChannelSecurity(self._security_of, environment.nonce, self._authentication_failed)
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._open_connection, self._kafka_tap, security)
         self._log_directories = [
             FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
+        encoder = read_encoder(config.values)
+        passwords = None if encoder is None else PasswordEncoder(encoder, secrets.token_bytes)
+        self._stores = OpenStores(
+            passwords, self._log_problem, self._log_line, (config.inter_broker_listener, config.control_plane_listener)
+        )
         self._broker = Broker(
             config,
             BrokerPorts(
@@ -257,6 +263,7 @@ class BrokerProcess:
                 log_line=self._log_line,
                 halt=self._halt,
                 high_watermarks_reached=environment.journal.high_watermarks_reached,
+                stores=self._stores,
                 resolve=_address,
                 count_use=environment.count_use or self._ledger.count,
             ),
@@ -268,6 +275,10 @@ class BrokerProcess:
         self._unauthenticated = DroppedConnections(
             self._log_unauthenticated, self._runtime.call_later, REPORT_INTERVAL_MS
         )
+        self._unauthenticated_clients = DroppedConnections(
+            self._log_unauthenticated_client, self._runtime.call_later, REPORT_INTERVAL_MS
+        )
+        self._failed_authentications = FailedAuthentications(self._runtime, self._emit, config.broker_id)
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
@@ -346,6 +357,8 @@ class BrokerProcess:
         picked: dict[str, int] = {}
         for listener in config.listeners:
             port = self._port(listener)
+            if isinstance(port, SecureKafkaPort):
+                self._stores.opened(port)
             port.hold_links(self._client_links)
             try:
                 picked[listener.name] = await port.start(listener.host, listener.port)
@@ -368,10 +381,8 @@ class BrokerProcess:
             kind: Callable[..., KafkaPort] = KafkaPort
         else:
             mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
-            store = self._tls[listener.name] = tls_store(tls, self._log_problem)
-            if listener.name in (config.inter_broker_listener, config.control_plane_listener):
-                check_own_trust(listener.name, store)
-            kind = partial(SecureKafkaPort, store, mapper)
+            self._stores.load(tls)
+            kind = partial(SecureKafkaPort, self._stores.store(listener.name), mapper, self._client_failed)
         return kind(
             listener.name,
             self._broker.serve,
@@ -395,9 +406,7 @@ class BrokerProcess:
             keys,
             SaslPorts(credential_of, self._nonce, lambda: self._runtime.now().mono_ms),
             self._config.number("connection.failed.authentication.delay.ms"),
-            lambda remote, reason: self._dropped.drop(
-                remote, f"SASL authentication failed on the listener {listener}: {reason}"
-            ),
+            self._client_failed,
         ).connection
 
     def _hold_faults(self, table: FaultTable) -> None:
@@ -421,10 +430,10 @@ class BrokerProcess:
     def _security_of(self, to: Endpoint) -> ServerSecurity:
         """Return the security of connections to another broker: that of this broker's own listener of the same name."""
         name = to.listener or self._config.inter_broker_listener
-        store, credentials = self._tls.get(name), self._config.credentials.get(name)
-        if store is None:
+        tls, credentials = self._config.tls.get(name), self._config.credentials.get(name)
+        if tls is None:
             return ServerSecurity(credentials=credentials)
-        return ServerSecurity(store.client_context, self._config.tls[name].checks_names, credentials)
+        return ServerSecurity(self._stores.store(name).client_context, tls.checks_names, credentials)
 
     def _coordination(self) -> Client:
         return Client(
@@ -496,6 +505,13 @@ class BrokerProcess:
         problem = f"Connection to node {remote} failed authentication due to: {reason}"
         self._log.error(CONNECTIONS, problem, count=count)
         self._emit(PeerProtocolBroken(remote, f"authentication failed: {reason}", count))
+
+    def _client_failed(self, failed: FailedAuthentication) -> None:
+        self._unauthenticated_clients.drop(failed.remote, str(failed))
+        self._failed_authentications.note(failed)
+
+    def _log_unauthenticated_client(self, remote: str, reason: str, count: int) -> None:
+        self._log.warning(CONNECTIONS, "failed authentication", remote=remote, reason=reason, count=count)
 
     def _failed(self, request: str, failure: Exception) -> None:
         if isinstance(failure, AssertionError):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from zabka.broker_sim.configs.authorizer_keys import read_super_users
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.configs.dynamic_tls import Certificate
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.controller.controller import KafkaController
@@ -14,8 +19,8 @@ BrokerStatus = dict[str, Any]
 """Status of a broker as plain JSON.
 
 Its keys: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
-live_brokers, partitions, request_faults. The entry of a partition that this broker leads has `min_isr`, and `lagging`
-if some members of the ISR have not caught up.
+live_brokers, partitions, request_faults, listeners, authorizer. The entry of a partition that this broker leads has
+`min_isr`, and `lagging` if some members of the ISR have not caught up.
 """
 
 
@@ -29,6 +34,8 @@ def describe(
     replicas: ReplicaManager,
     metadata: MetadataCache,
     fault_counts: Counts,
+    listeners: list[dict[str, Any]],
+    authorizer: dict[str, Any] | None,
 ) -> BrokerStatus:
     """Return a broker's status.
 
@@ -50,6 +57,50 @@ def describe(
         "live_brokers": [broker.broker_id for broker in metadata.brokers()],
         "partitions": _partitions(replicas, metadata),
         "request_faults": fault_counts,
+        "listeners": listeners,
+        "authorizer": authorizer,
+    }
+
+
+def listener_rows(
+    config: KafkaConfig, advertised: tuple[Listener, ...], certificates: Mapping[str, Certificate]
+) -> list[dict[str, Any]]:
+    """Return a broker's listeners with their advertised addresses. A certificate is keyed by its listener's name."""
+    rows = []
+    own = [each.name for each in advertised]
+    inter_broker = config.inter_broker_listener if config.inter_broker_listener in own else own[0]
+    for name, host, port, protocol in advertised:
+        sasl, tls, certificate = config.sasl.get(name), config.tls.get(name), certificates.get(name)
+        rows.append(
+            {
+                "name": name,
+                "host": host,
+                "port": port,
+                "protocol": protocol,
+                "mechanisms": [] if sasl is None else list(sasl.mechanisms),
+                "inter_broker": name == inter_broker,
+                "client_auth": None if tls is None else tls.client_auth,
+                "certificate": None
+                if certificate is None
+                else {
+                    "subject": certificate.subject,
+                    "not_before_ms": certificate.not_before_ms,
+                    "not_after_ms": certificate.not_after_ms,
+                },
+            }
+        )
+    return rows
+
+
+def authorizer_row(config: KafkaConfig) -> dict[str, Any] | None:
+    """Return the class and the super users of a broker's authorizer, or None without one."""
+    name = config.text("authorizer.class.name")
+    if not name:
+        return None
+    return {
+        "class": name,
+        "super_users": [str(user) for user in read_super_users(config.text("super.users"))],
+        "allow_everyone_if_no_acl_found": config.flag("allow.everyone.if.no.acl.found"),
     }
 
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from zabka.broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.dynamic_tls import DynamicTls
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.replica_config import replica_config
 from zabka.broker_sim.quotas.client_throttling import ClientThrottles, number
@@ -39,6 +40,7 @@ class ConfigChanges:
         quotas: ClientThrottles,
         connections: ConnectionQuotas,
         resolve: Resolve,
+        tls: DynamicTls,
     ) -> None:
         self._config = config
         self._configs = configs
@@ -48,6 +50,7 @@ class ConfigChanges:
         self._quotas = quotas
         self._connections = connections
         self._resolve = resolve
+        self._tls = tls
 
     def take_over(self, entity: str) -> None:
         """Apply the overrides of an entity after a change.
@@ -68,6 +71,8 @@ class ConfigChanges:
             return
         self._connections.configure(connection_limits(self._config, self._configs, self._resolve))
         every, own = (self._configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self._config.broker_id))
+        if name != DEFAULT_ENTITY:
+            self._tls.take_over(own)
         self._replicas.throttles.set_rates({**every, **own})
         self._replicas.configure_housekeeping(replica_config(self._with_housekeeping()))
         self._replicas.topic_configs_changed(dict.fromkeys(key.topic for key, _ in self._replicas.logs.all()))

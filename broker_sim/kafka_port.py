@@ -126,6 +126,10 @@ class KafkaPort:
         """Return the principal of a new connection. Raises NoPrincipal if the connection must be closed."""
         return ANONYMOUS
 
+    def unidentified(self, remote: str, reason: str) -> None:
+        """Report a new connection that has no principal."""
+        self.broken(remote, reason)
+
     async def close(self) -> None:
         """Stop listening and close every connection."""
         if self._sweep is not None:
@@ -256,6 +260,7 @@ class Connection(asyncio.Protocol):
         self.principal = ANONYMOUS
         self._remote = "?"
         self._client_host = ""
+        self._addresses = ""
         self._line: ServerLine | None = None
         self._client_id: str | None = None
         """The client id of the first request."""
@@ -277,13 +282,15 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
+            here = transport.get_extra_info("sockname")
+            self._addresses = f"{here[0]}:{here[1]}-{self._remote}" if here else self._remote
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
             # Use the format in which Kafka's tools show a member's host (Java's InetAddress): a slash and the address.
             self._client_host = f"/{self.address}"
         try:
             self.principal = self._port.identify(transport)
         except NoPrincipal as unmapped:
-            self._port.broken(self._remote, str(unmapped))
+            self._port.unidentified(self._remote, str(unmapped))
             transport.abort()
             return
         transport.pause_reading()
@@ -428,6 +435,7 @@ class Connection(asyncio.Protocol):
             measured,
             connection=self.number,
             principal=self.principal,
+            addresses=self._addresses,
         )
         try:
             work = port.handle(request.payload, context)

@@ -50,10 +50,14 @@ class RequestContext:
     `connection` is the number of the client's connection in the order of acceptance; 0 if there is none. `muted_ms` is
     set if the client is throttled: after the response, the connection is not read for that time. `truncated` is set if
     a request fault truncates the response and closes the connection. `principal` is the authenticated identity of the
-    connection.
+    connection. `addresses` are those of the two ends of the connection, as in Kafka's connection ids. `asked_bytes` is
+    the size of a Produce request before the authorizer removed topics from it; 0 if it removed none.
     """
 
-    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "principal", "truncated")
+    __slots__ = (
+        "addresses", "asked_bytes", "client_host", "client_id", "clock", "connection", "listener", "muted_ms",
+        "principal", "truncated",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class RequestContext:
         clock: RequestClock = COSTLESS,
         connection: int = 0,
         principal: KafkaPrincipal = ANONYMOUS,
+        addresses: str = "",
     ) -> None:
         self.client_id = client_id
         self.listener = listener
@@ -72,6 +77,8 @@ class RequestContext:
         self.principal = principal
         self.muted_ms = 0
         self.truncated = False
+        self.addresses = addresses
+        self.asked_bytes = 0
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]

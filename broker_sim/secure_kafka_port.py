@@ -2,7 +2,7 @@
 
 A handshake has a time limit, and a listener and each address have a maximum number of handshakes in progress. A client
 that exceeds max.connections.per.ip is rejected before its handshake; the other connection limits apply after it. A
-failed handshake is reported in the same way as a malformed request.
+failed handshake is a failed authentication.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import TlsKeys
+from zabka.broker_sim.failed_authentications import TLS, FailedAuthentication, handshake_cause
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal, NoPrincipal
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas
@@ -32,6 +33,7 @@ from zabka.ensemble.server.config.tls import (
     unchosen_suites,
     unknown_suite,
 )
+from zabka.ensemble.server.config.tls_stores import Store
 from zabka.ensemble.server.net.peer_security import tls_problem
 from zabka.ensemble.server.net.sockets import PortError
 from zabka.ensemble.server.net.tls_listener import TlsListener
@@ -50,13 +52,21 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {"required": "need", "requested": "want", 
 class SecureKafkaPort(KafkaPort):
     """Kafka port of a listener with the security protocol SSL or SASL_SSL.
 
-    `mapper` maps the subject of a client certificate to a principal; with SASL, it is None. The arguments after it are
-    those of `KafkaPort`.
+    `mapper` maps the subject of a client certificate to a principal; with SASL, it is None. `unauthenticated` is called
+    after a failed handshake. The arguments after it are those of `KafkaPort`.
     """
 
-    def __init__(self, store: TlsStore, mapper: PrincipalMapper | None, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        store: TlsStore,
+        mapper: PrincipalMapper | None,
+        unauthenticated: Callable[[FailedAuthentication], None],
+        *arguments: Any,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._mapper = mapper
+        self._unauthenticated = unauthenticated
         self.handshakes = TlsListener(
             store,
             _Doorkeeper(self, self._quotas),
@@ -87,6 +97,18 @@ class SecureKafkaPort(KafkaPort):
             raise NoPrincipal(f"the subject of a client certificate cannot be read: {malformed}") from None
         return KafkaPrincipal("User", self._mapper.name_of(subject))
 
+    def unidentified(self, remote: str, reason: str) -> None:
+        """Report a client certificate without a principal."""
+        self._unauthenticated(FailedAuthentication(self.listener, TLS, remote, "unmapped_certificate", reason))
+
+    def handshake_failed(self, remote: str, reason: str) -> None:
+        """Report a failed handshake, or a client that closed the connection before its end."""
+        cause = handshake_cause(reason)
+        if cause is None:
+            self.broken(remote, f"TLS handshake failed on the listener {self.listener}: {reason}")
+        else:
+            self._unauthenticated(FailedAuthentication(self.listener, TLS, remote, cause, reason))
+
     async def close(self) -> None:
         """Stop listening, cancel the handshakes in progress, and close every connection."""
         self.handshakes.close()
@@ -96,7 +118,7 @@ class SecureKafkaPort(KafkaPort):
 class _Doorkeeper:
     """Decides which connections may begin a handshake, and reports failed handshakes."""
 
-    def __init__(self, port: KafkaPort, quotas: ConnectionQuotas) -> None:
+    def __init__(self, port: SecureKafkaPort, quotas: ConnectionQuotas) -> None:
         self._port = port
         self._quotas = quotas
 
@@ -116,11 +138,17 @@ class _Doorkeeper:
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
         """Report a failed handshake."""
-        self._port.broken(remote, f"TLS handshake failed on the listener {self._port.listener}: {reason}")
+        self._port.handshake_failed(remote, reason)
 
     def on_too_many_handshakes(self) -> None:
         """Report a connection that was closed because of too many handshakes in progress."""
         self._port.broken("several", f"too many TLS handshakes in progress on the listener {self._port.listener}")
+
+
+def key_store(keys: TlsKeys) -> Store:
+    """Return the store with a listener's private key and certificate."""
+    own = keys.own
+    return Store(Path(own.location), own.kind, own.password, own.content.encode())
 
 
 def tls_store(keys: TlsKeys, report: Callable[[str], object]) -> TlsStore:

@@ -2,7 +2,7 @@
 
 On loopback, the browser of every local user can access the service, and so can any web page in that browser. The check
 of the Host header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. If the
-service listens on other addresses, requests that change something or read records also need the token.
+service listens on other addresses, requests that change something, or read records or ACLs, also need the token.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from zabka.agent.problem_document import MEDIA_TYPE, document
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
-_RECORDS = re.compile(r"/api/v1/topics/[^/]+/[^/]+/records")
-"""Paths of records, which need the token although the request changes nothing: they are the users' data."""
+_GUARDED = re.compile(r"/api/v1/(topics/[^/]+/[^/]+/records|acls)")
+"""Paths of records, which are the users' data, and of ACLs. They need the token although they change nothing."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Control characters. The router ignores a newline at the end of a path, so paths with them are rejected."""
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -83,7 +83,7 @@ class Gate:
             return 400, f"the host name is not allowed: {host!r}"
         if _CONTROL.search(scope["path"]):
             return 400, "the path contains a control character"
-        if scope["method"] in _SAFE and not _RECORDS.fullmatch(scope["path"]):
+        if scope["method"] in _SAFE and not _GUARDED.fullmatch(scope["path"]):
             return None
         origin = headers.get(b"origin")
         if origin is not None and _authority(origin) != host.lower():
@@ -93,7 +93,7 @@ class Gate:
         if self._token is not None:
             given = headers.get(b"authorization", "")
             if not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                return 401, "calls that change something or read records need `Authorization: Bearer <token>`"
+                return 401, "calls that change something, or read records or ACLs, need `Authorization: Bearer <token>`"
         return None
 
     def _known(self, host: str) -> bool:

@@ -15,8 +15,10 @@ from zabka.api.http.problems import Problem
 from zabka.api.kafka.kafka_client import make_client, make_runtime
 from zabka.api.views.models import ElectionResult, NewTopic
 from zabka.journal.events import TopicPartition
+from zabka.kafka.acls import EVERY_ACL, AclBinding
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
+from zabka.kafka.client.acl_admin import describe_acls
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
@@ -31,6 +33,7 @@ _STATUS = {
     ErrorCode.topic_already_exists: 409,
     ErrorCode.topic_deletion_disabled: 409,
     ErrorCode.election_not_needed: 409,
+    ErrorCode.cluster_authorization_failed: 403,
     ErrorCode.unknown_topic_or_partition: 404,
     ErrorCode.unknown_topic_id: 404,
     ErrorCode.not_controller: 503,
@@ -198,6 +201,15 @@ class KafkaAdmin:
         except KafkaUnavailable as reason:
             raise unavailable(reason) from None
         return {row.name: row.value for row in rows if row.value is not None}
+
+    async def acls(self) -> list[AclBinding]:
+        """Return all ACLs, as one of the brokers with an authorizer knows them."""
+        try:
+            return await describe_acls(await self._client(), EVERY_ACL)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
 
     async def close(self) -> None:
         """Close the connections."""

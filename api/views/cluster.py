@@ -200,9 +200,19 @@ class Views:
             as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
-            # Omit the status of a dead process.
-            status={} if process == "down" else status,
+            # Omit the status of a dead process, and the super users, which only GET /acls returns.
+            status={} if process == "down" else {key: status[key] for key in status if key != "authorizer"},
         )
+
+    def broker_statuses(self) -> dict[int, dict[str, Any]]:
+        """Return the last status of each broker that runs and whose host agent responds, keyed by broker id."""
+        found = {}
+        for broker_id in self._settings.brokers:
+            node = f"broker-{broker_id}"
+            last = self._agents.last_status(node)
+            if last is not None and self._agents.silence(node) is None and self._process(node)[0] != "down":
+                found[broker_id] = dict(last.status)
+        return found
 
     def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
         """Return a broker's data from the journal.

@@ -46,6 +46,8 @@ export const requests = {
   elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
   /** The records of a partition, the last ones if `from` is empty. @param {string} topic @param {number} partition @param {string} from @returns {Request} */
   records: (topic, partition, from) => ({ method: "GET", path: `${topicPath(topic)}/${partition}/records?limit=20${from === "" ? "" : `&from=${from}`}` }),
+  /** The authorizer and the ACLs. @returns {Request} */
+  acls: () => ({ method: "GET", path: "/api/v1/acls" }),
   /** @param {unknown} body @returns {Request} */
   injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
   /** Cut every link between nodes of different sides. @param {string[][]} sides @returns {Request} */

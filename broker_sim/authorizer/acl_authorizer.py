@@ -53,6 +53,8 @@ class Authorizer:
         )
         self._store = AclStore(zk, runtime, self.index.assign, log_line)
         self._denials = Denials(runtime, emit, config.broker_id)
+        self.protocols = {listener.name: listener.protocol for listener in config.listeners}
+        """Security protocols of the listeners, keyed by name."""
 
     # ---- lifecycle --------------------------------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ class Authorizer:
 
     def access(self, context: RequestContext, api: ApiKey) -> Access:
         """Return the permissions of the client that sent a request."""
-        return Access(self, Requester(context.principal, _java_address(context.client_host)), api, context.client_id)
+        return Access(self, Requester(context.principal, _java_address(context.client_host)), api, context)
 
     def note_denial(self, denial: Denial) -> None:
         """Record that a request was denied."""
@@ -153,13 +155,28 @@ class _Removal:
 class Access:
     """The permissions of the client that sent one request."""
 
-    __slots__ = ("_api", "_authorizer", "_client_id", "requester")
+    __slots__ = ("_api", "_authorizer", "_context", "requester")
 
-    def __init__(self, authorizer: Authorizer, requester: Requester, api: ApiKey, client_id: str) -> None:
+    def __init__(self, authorizer: Authorizer, requester: Requester, api: ApiKey, context: RequestContext) -> None:
         self._authorizer = authorizer
         self.requester = requester
         self._api = api
-        self._client_id = client_id
+        self._context = context
+
+    def kafkas_refusal(self) -> str:
+        """Return the message of Kafka's ClusterAuthorizationException (AuthHelper.authorizeClusterOperation)."""
+        context = self._context
+        parts = {
+            "processor": 0,
+            "connectionId": f"{context.addresses}-{context.connection}",
+            "session": f"Session({context.principal},{context.client_host})",
+            "listenerName": f"ListenerName({context.listener})",
+            "securityProtocol": self._authorizer.protocols.get(context.listener, ""),
+            "buffer": "null",
+            "envelope": "None",
+        }
+        shown = ", ".join(f"{name}={value}" for name, value in parts.items())
+        return f"Request Request({shown}) is not authorized."
 
     def allows(
         self,
@@ -193,7 +210,7 @@ class Access:
                 operation=pascal(operation),
                 resource_type=pascal(resource_type),
                 resource_name=name,
-                client_id=self._client_id,
+                client_id=self._context.client_id,
             )
         )
 

@@ -32,6 +32,7 @@ from zabka.broker_sim.authorizer.whole_requests import (
 )
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.request_sizes import produce_size
 from zabka.kafka.acls import AclOperation, ResourceType
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.topic_names import invalid_name
@@ -134,7 +135,7 @@ def _by_table(api: ApiKey) -> Guard:
     ) -> KafkaMessage | None:
         error = None if check is None else check(api, request, access)
         if error is not None:
-            return refuse(api, request, error)
+            return refuse(api, request, error, access)
         if rule is None:
             return await handler(request, context)
         return await serve_rows(request, context, handler, rule, by_name(rule, access))
@@ -159,7 +160,8 @@ async def _produce(
 ) -> KafkaMessage | None:
     """Serve Produce: WRITE on the topics, and on the transactional id of transactional records.
 
-    With acks=0, a denied request closes the connection, because it has no response.
+    With acks=0, a denied request closes the connection, because it has no response. As in Kafka, quotas count the whole
+    request, with the denied topics.
     """
     rule = ROW_RULES[ApiKey.PRODUCE]
     transactional_id = getattr(request, "transactional_id", None)
@@ -172,14 +174,14 @@ async def _produce(
             raise RequestRefused("the client is denied the transactional id of a request with acks=0")
         denied = ErrorCode.transactional_id_authorization_failed
         return denied_response(request, rule.rows, request.topic_data, denied)
+    context.asked_bytes = produce_size(request, context.client_id)
     if request.acks != _ACKS_NONE:
         return await serve_rows(request, context, handler, rule, by_name(rule, access), serves_none=True)
     is_denied = by_name(rule, access)
     allowed = tuple(topic for topic in request.topic_data if not is_denied(topic))
     if len(allowed) == len(request.topic_data):
         return await handler(request, context)
-    if allowed:
-        await handler(changed(request, topic_data=allowed), context)
+    await handler(changed(request, topic_data=allowed), context)
     raise RequestRefused("the client is denied a topic of a request with acks=0")
 
 
@@ -197,7 +199,9 @@ async def _init_producer_id(
     request: KafkaMessage, context: RequestContext, handler: Handler, access: Access
 ) -> KafkaMessage | None:
     error = init_producer_id_error(request, access)
-    return await handler(request, context) if error is None else refuse(ApiKey.INIT_PRODUCER_ID, request, error)
+    if error is None:
+        return await handler(request, context)
+    return refuse(ApiKey.INIT_PRODUCER_ID, request, error, access)
 
 
 async def _offset_for_leader_epoch(

@@ -70,6 +70,20 @@ MESSAGES: Mapping[ErrorCode, str] = {
     ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
 }
 """Kafka's messages for the errors (org.apache.kafka.common.protocol.Errors)."""
+_NAMES_THE_REQUEST = (
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+)
+"""APIs whose message names the denied request (AuthHelper.authorizeClusterOperation)."""
+_WITHOUT_MESSAGE = (
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
+"""APIs whose response has no message, because it would be the error's own (ApiError.fromThrowable)."""
 _NULL_PROTOCOL_FROM = 7
 
 
@@ -102,10 +116,15 @@ def init_producer_id_error(request: KafkaMessage, access: Access) -> ErrorCode |
     return ErrorCode.cluster_authorization_failed
 
 
-def refuse(api: ApiKey, request: KafkaMessage, error: ErrorCode) -> KafkaMessage:
+def refuse(api: ApiKey, request: KafkaMessage, error: ErrorCode, access: Access) -> KafkaMessage:
     """Return the response to a request that was denied as a whole."""
     rows = _ROWS.get(api)
-    values = {"error_code": error, "error_message": MESSAGES[error]}
+    message: str | None = MESSAGES[error]
+    if api in _NAMES_THE_REQUEST:
+        message = access.kafkas_refusal()
+    elif api in _WITHOUT_MESSAGE:
+        message = None
+    values = {"error_code": error, "error_message": message}
     return respond(request, **{**values, **({} if rows is None else rows(request, values))})
 
 

@@ -26,6 +26,7 @@ from zabka.broker_sim.configs.config_def import (
     render,
     split_list,
 )
+from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.ensemble_tls import ENSEMBLE_TLS_KEYS, EnsembleTls, read_ensemble_tls
 from zabka.broker_sim.configs.inter_broker import (
     INTER_BROKER_KEYS,
@@ -42,7 +43,7 @@ from zabka.broker_sim.configs.listeners import (
     read_listeners,
 )
 from zabka.broker_sim.configs.sasl_keys import OF_LISTENERS, SASL_KEYS, SaslKeys, read_sasl, sasl_warnings
-from zabka.broker_sim.configs.tls_keys import TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
+from zabka.broker_sim.configs.tls_keys import RELOADED_KEYS, TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.configs.unsupported_values import check_broker_value
 from zabka.controller.historical import HISTORICAL_KEY, Historical
@@ -109,6 +110,11 @@ _OWN_KEYS = (
     ConfigKey("max.connections.per.ip", _I, 2**31 - 1, at_least(0)),
     ConfigKey("max.connections.per.ip.overrides", _S, "", hosts_with_numbers),
     ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
+    ConfigKey("password.encoder.cipher.algorithm", _S, "AES/CBC/PKCS5Padding"),
+    ConfigKey("password.encoder.iterations", _I, 4_096, at_least(1_024)),
+    ConfigKey("password.encoder.key.length", _I, 128, at_least(8)),
+    ConfigKey("password.encoder.keyfactory.algorithm", _S, ""),
+    ConfigKey("password.encoder.secret", ConfigType.PASSWORD, ""),
     ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
     ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
     ConfigKey("transaction.partition.verification.enable", _B, True),
@@ -375,6 +381,11 @@ def _listeners_own(name: str, keys: tuple[str, ...] = _LISTENER_KEYS) -> ConfigK
     return None if own is None else BROKER_KEYS[own]._replace(name=name)
 
 
+def listener_tls_key(name: str) -> ConfigKey | None:
+    """Return the definition of listener.name.NAME.KEY for a key of a store, which is dynamic, or None otherwise."""
+    return _listeners_own(name, RELOADED_KEYS)
+
+
 def is_password(name: str) -> bool:
     """Return whether the value of a key is a password, which is never shown."""
     key = BROKER_KEYS.get(name) or _listeners_own(name, _STATIC_LISTENER_KEYS)
@@ -414,6 +425,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         )
     check_cleaner(values)
     read_super_users(str(values["super.users"]))
+    read_encoder(values)
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")

@@ -7,7 +7,13 @@ from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from zabka.broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
+from zabka.broker_sim.configs.broker_config import (
+    HOUSEKEEPING_KEYS,
+    KafkaConfig,
+    check_cleaner,
+    dynamic_key,
+    listener_tls_key,
+)
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render
 from zabka.broker_sim.configs.config_resources import (
@@ -20,6 +26,7 @@ from zabka.broker_sim.configs.config_resources import (
     Resource,
     whole_number,
 )
+from zabka.broker_sim.configs.dynamic_tls import DynamicTls, without_prefix
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
 from zabka.broker_sim.configs.sasl_keys import is_sasl_key
@@ -46,6 +53,8 @@ class ConfigAdmin:
         configs: EntityConfigs,
         metadata: MetadataCache,
         loggers: LoggerLevels,
+        tls: DynamicTls,
+        *,
         log_line: Callable[[str], None],
     ) -> None:
         """`log_line` receives a message about each change of a logger's level."""
@@ -54,6 +63,7 @@ class ConfigAdmin:
         self._configs = configs
         self._metadata = metadata
         self._loggers = loggers
+        self._tls = tls
         self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
@@ -102,9 +112,27 @@ class ConfigAdmin:
             if resource.type == TOPIC:
                 _validate_topic(overrides)
             else:
-                self._validate_broker(entity, overrides, bool(resource.name))
+                overrides = self._check_broker_change(entity, before, overrides, validate_only)
             if validate_only or await self._znodes.write(entity, overrides, version):
                 return
+
+    def _check_broker_change(
+        self, entity: str, before: Mapping[str, str], overrides: dict[str, str], validate_only: bool
+    ) -> dict[str, str]:
+        """Validate the overrides of brokers, and return them with encrypted passwords. Raises Refused, ConfigError.
+
+        As in Kafka, also load the stores of listeners whose files were modified.
+        """
+        one_broker = entity != f"brokers/{DEFAULT_ENTITY}"
+        changed = {name: text for name, text in overrides.items() if before.get(name) != text}
+        kept = {name: text for name, text in overrides.items() if name not in changed}
+        plain = {**self._tls.decoded(kept), **changed}
+        self._validate_broker(entity, plain, one_broker)
+        if validate_only:
+            return overrides
+        if one_broker:
+            self._tls.reload(plain)
+        return self._tls.encoded(overrides, changed, one_broker=one_broker)
 
     def _alter_loggers(self, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:
         number = self._node_number(name)
@@ -158,12 +186,19 @@ class ConfigAdmin:
             raise Refused(
                 KafkaError.invalid_request, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
             )
-        of_security = sorted(name for name in overrides if is_tls_key(name) or is_sasl_key(name))
-        if of_security:
+        shared = without_prefix(overrides)
+        if shared:
             raise Refused(
                 KafkaError.invalid_request,
-                f"Cannot update these configs dynamically: Set({', '.join(of_security)}). Brokers here read "
-                "certificates and the keys of SASL only at their start",
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                f"Set({', '.join(shared)})",
+            )
+        fixed = sorted(name for name in overrides if _is_read_at_the_start(name))
+        if fixed:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Cannot update these configs dynamically: Set({', '.join(fixed)}). Kafka would use them only after "
+                "its next start, and brokers here read them from their file: change it, and restart the broker",
             )
         try:
             for name, text in sorted(overrides.items()):
@@ -175,13 +210,18 @@ class ConfigAdmin:
             self._check_housekeeping(entity, overrides)
         except ConfigError as wrong:
             raise Refused(KafkaError.invalid_request, str(wrong)) from None
-        own = sorted(name for name in overrides if name in KAFKA_KEYS and KAFKA_KEYS[name].is_per_broker)
+        own = sorted(name for name in overrides if _is_per_broker(name))
         if own and not one_broker:
             raise Refused(
                 KafkaError.invalid_request,
                 "Cannot update these configs at default cluster level, broker id must be specified: "
                 f"Set({', '.join(own)})",
             )
+        if one_broker:
+            try:
+                self._tls.check(overrides)
+            except ConfigError as wrong:
+                raise Refused(KafkaError.invalid_request, str(wrong)) from None
 
     def _check_pool(self, name: str, size: int) -> None:
         """Raise ConfigError if a thread pool would shrink below half or grow above twice its size
@@ -228,6 +268,18 @@ class ConfigAdmin:
             return
         bound = "increased to more than double" if threads > present else "reduced to less than half"
         raise ConfigError(f"Log cleaner threads cannot be {bound} the current value {present}")
+
+
+def _is_read_at_the_start(name: str) -> bool:
+    """Return whether a key of TLS or SASL has an effect only at the start of a broker."""
+    return (is_tls_key(name) and listener_tls_key(name) is None) or is_sasl_key(name)
+
+
+def _is_per_broker(name: str) -> bool:
+    """Return whether a key can change only for one broker (DynamicBrokerConfig.perBrokerConfigs)."""
+    if name in KAFKA_KEYS:
+        return KAFKA_KEYS[name].is_per_broker
+    return listener_tls_key(name) is not None
 
 
 def _refusal(resource: Resource, refused: Refused) -> ConfigResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_OF_A_MECHANISM = re.compile(
+    r"[^.]*\.(connections\.max\.reauth\.ms|sasl\.jaas\.config|sasl\.(?:login|server)\.(?:callback\.handler\.)?class)"
+)
 _Found = Mapping[str, Mapping[str, str]]
 """Overrides keyed by entity: "topics/T", "brokers/N", "brokers/<default>"."""
 
@@ -73,7 +78,7 @@ class _Places(NamedTuple):
 
     def synonyms(self, name: str, is_sensitive: bool) -> list[Synonym]:
         """Return the possible sources of a key's value, starting with the effective one."""
-        names = SYNONYMS.get(name, (name,))
+        names = _synonyms(name)
         found = []
         for texts, source in (
             (self.own, Source.DYNAMIC_BROKER_CONFIG),
@@ -276,7 +281,25 @@ class ConfigDescriber:
         return found
 
 
+def _base_name(name: str) -> str | None:
+    """Return the key that listener.name.NAME.KEY overrides for a listener, or for a mechanism of it; None otherwise."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    of_mechanism = _OF_A_MECHANISM.fullmatch(match.group(1))
+    return match.group(1) if of_mechanism is None else of_mechanism.group(1)
+
+
+def _synonyms(name: str) -> tuple[str, ...]:
+    """Return a key and the keys that stand in for it (DynamicBrokerConfig.brokerConfigSynonyms)."""
+    base = _base_name(name)
+    return SYNONYMS.get(name, (name,)) if base is None else (name, base)
+
+
 def _definition(name: str) -> ConfigKey | None:
+    base = _base_name(name)
+    if base in KAFKA_KEYS:
+        return KAFKA_KEYS[base].definition
     if name in KAFKA_KEYS:
         return KAFKA_KEYS[name].definition
     if name in UNDEFINED_IN_KAFKA:

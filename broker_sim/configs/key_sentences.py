@@ -136,6 +136,12 @@ offsets.retention.minutes After how long an empty group's offsets lapse.
 offsets.topic.num.partitions Partitions of `__consumer_offsets`.
 offsets.topic.replication.factor Replicas of `__consumer_offsets`.
 offsets.topic.segment.bytes Segment size of `__consumer_offsets`.
+password.encoder.cipher.algorithm How passwords in ZooKeeper are encrypted: `AES/CBC/PKCS5Padding` or
+  `AES/GCM/NoPadding`.
+password.encoder.iterations How many rounds the key of that encryption is derived with.
+password.encoder.key.length How many bits that key has: 128, 192 or 256.
+password.encoder.keyfactory.algorithm How that key is derived: `PBKDF2WithHmacSHA512` and the like.
+password.encoder.secret The secret that passwords in ZooKeeper are encrypted with. Without it they cannot be set there.
 producer.id.expiration.check.interval.ms How often producers are looked at that have gone.
 producer.id.expiration.ms After how long an idempotent producer is forgotten.
 quota.window.num Samples that clients' quotas are averaged over.
@@ -162,6 +168,8 @@ sasl.mechanism.inter.broker.protocol The SASL mechanism of connections between b
 sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
 security.inter.broker.protocol The security protocol of connections between brokers, and the name of their listener.
 socket.request.max.bytes The largest request that is read.
+ssl.allow.dn.changes Whether a certificate that is loaded while the broker runs can have another subject.
+ssl.allow.san.changes Whether a certificate that is loaded while the broker runs can lack an alternative name.
 ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
 ssl.client.auth Whether clients of listeners with TLS must present a certificate: `required`, `requested`, `none`.
 ssl.enabled.protocols The versions of TLS that clients can use: `TLSv1.2`, `TLSv1.3`.

@@ -193,13 +193,8 @@ producer.purgatory.purge.interval.requests How often writes that are over are sw
 inter.broker.protocol.version The version in which brokers talk among themselves.
 log.message.format.version Default of a topic's `message.format.version`.
 """,
-    "secrets in ZooKeeper are not encrypted": """
-password.encoder.cipher.algorithm How passwords in ZooKeeper are encrypted.
-password.encoder.iterations How many rounds the making of that encryption's key takes.
-password.encoder.key.length How long that key is.
-password.encoder.keyfactory.algorithm How that key is made.
+    "passwords in ZooKeeper are not encrypted again with a new secret: set them again": """
 password.encoder.old.secret The secret before a change of `password.encoder.secret`.
-password.encoder.secret The secret that passwords in ZooKeeper are encrypted with.
 """,
 }
 _OF_TOPICS: Mapping[str, str] = {

@@ -14,6 +14,8 @@ from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 
 _S, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 TLS_KEYS = (
+    ConfigKey("ssl.allow.dn.changes", ConfigType.BOOLEAN, False),
+    ConfigKey("ssl.allow.san.changes", ConfigType.BOOLEAN, False),
     ConfigKey("ssl.cipher.suites", _LIST, ""),
     ConfigKey("ssl.client.auth", _S, "none", one_of("required", "requested", "none")),
     ConfigKey("ssl.endpoint.identification.algorithm", _S, "https", one_of("https", "HTTPS", "")),
@@ -30,6 +32,19 @@ TLS_KEYS = (
     ConfigKey("ssl.truststore.password", _PASSWORD, ""),
     ConfigKey("ssl.truststore.type", _S, ""),
 )
+RELOADED_KEYS = (
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""Keys of the stores, which can change for a listener while the broker runs (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _CLIENT_AUTH = "ssl.client.auth"
 _NAMES = tuple(key.name for key in TLS_KEYS)
 _JAVA_ONLY = ("JKS", "BCFKS")
@@ -55,7 +70,8 @@ class TlsKeys(NamedTuple):
     """The TLS configuration of one listener.
 
     `mapping_rules` is the value of ssl.principal.mapping.rules. `checks_names` is set if another broker's certificate
-    must contain the host to which this broker connects.
+    must contain the host to which this broker connects. The last two are ssl.allow.dn.changes and
+    ssl.allow.san.changes.
     """
 
     listener: str
@@ -66,6 +82,8 @@ class TlsKeys(NamedTuple):
     cipher_suites: tuple[str, ...]
     mapping_rules: str = "DEFAULT"
     checks_names: bool = True
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
 
 
 def is_tls_key(name: str) -> bool:
@@ -121,6 +139,9 @@ class _Reader:
     def _text(self, key: str) -> str:
         return str(self._values.get(listener_key(self._listener, key), self._values[key]))
 
+    def _flag(self, key: str) -> bool:
+        return self._values.get(listener_key(self._listener, key), self._values[key]) is True
+
     def keys(self) -> TlsKeys:
         client_auth, trusted = self._client_auth(), self.trust_store()
         if client_auth != "none" and trusted is None:
@@ -142,6 +163,8 @@ class _Reader:
             tuple(split_list(self._text("ssl.cipher.suites"))),
             mapping_rules=rules,
             checks_names=bool(self._text("ssl.endpoint.identification.algorithm")),
+            allows_dn_changes=self._flag("ssl.allow.dn.changes"),
+            allows_san_changes=self._flag("ssl.allow.san.changes"),
         )
 
     def _client_auth(self) -> str:

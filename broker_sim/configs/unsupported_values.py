@@ -55,14 +55,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "security.providers": Supported(
         ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"
     ),
-    "ssl.allow.dn.changes": Supported(
-        ("false",), "Whether a new certificate may have another subject.", "certificates are read only at the start"
-    ),
-    "ssl.allow.san.changes": Supported(
-        ("false",),
-        "Whether a new certificate may have other alternative names.",
-        "certificates are read only at the start",
-    ),
     "ssl.engine.factory.class": Supported(
         ("",), "The class that makes TLS engines.", "OpenSSL is the only TLS engine here"
     ),

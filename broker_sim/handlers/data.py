@@ -33,6 +33,7 @@ from zabka.broker_sim.replication.fetch_session import (
     Rows,
 )
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.request_sizes import HEAD_BYTES, ROW_BYTES, TOPIC_BYTES, produce_size
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.acls import AclOperation, ResourceType
@@ -90,10 +91,6 @@ _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Special timestamps in ListOffsets, each with the first request version that supports it."""
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
-_HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""Approximate sizes, in bytes, of a message's header, of a topic, and of a partition's entry without its records.
-Quotas count whole messages.
-"""
 _KNOWS_STORAGE_ERROR = 6
 
 
@@ -195,7 +192,8 @@ class DataHandlers:
         quota = self._quotas.produce
         throttle_ms = 0
         if quota.is_used:
-            throttle_ms = quota.note(context.client_id, _produce_size(request, context), context.principal.name)
+            size = context.asked_bytes or produce_size(request, context.client_id)
+            throttle_ms = quota.note(context.client_id, size, context.principal.name)
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
@@ -570,15 +568,6 @@ def _internal_topic_error(context: RequestContext) -> ErrorCode:
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
 
 
-def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
-    """Return the approximate size of a Produce request in bytes: exact for the records, estimated for the rest."""
-    size = _HEAD_BYTES + len(context.client_id)
-    for topic in request.topic_data:
-        size += _TOPIC_BYTES + len(topic.name)
-        size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
-    return size
-
-
 def _denied_topics(authorizer: Authorizer, context: RequestContext, replica_id: int) -> Callable[[str], bool]:
     """Return a function that returns whether a topic is denied: READ for consumers, CLUSTER_ACTION for followers."""
     access = authorizer.access(context, ApiKey.FETCH)
@@ -591,8 +580,8 @@ def _denied_topics(authorizer: Authorizer, context: RequestContext, replica_id: 
 def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
     """Return the approximate size of a Fetch response in bytes."""
     # The response of a fetch session omits unchanged partitions.
-    sizes = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
-    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in sizes}) + sum(sizes.values())
+    sizes = {key: ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return HEAD_BYTES + TOPIC_BYTES * len({topic for topic, _ in sizes}) + sum(sizes.values())
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:

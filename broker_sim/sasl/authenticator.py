@@ -21,8 +21,9 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.credential_cache import ScramCredential
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
+from zabka.broker_sim.failed_authentications import Cause
 from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal
-from zabka.broker_sim.sasl.mechanism import PLAIN, AuthenticationRefused, SaslServer
+from zabka.broker_sim.sasl.mechanism import PLAIN, AuthenticationRefused, RefusedIdentity, SaslServer, cause_of
 from zabka.broker_sim.sasl.plain import PlainServer
 from zabka.broker_sim.sasl.scram import ScramServer
 from zabka.ensemble.auth.digest_md5 import SaslError
@@ -56,6 +57,7 @@ class Outcome(NamedTuple):
     response: KafkaMessage | None = None
     token: bytes | None = None
     failure: str = ""
+    cause: Cause = "unexpected_request"
 
 
 class SaslAuthenticator:
@@ -80,6 +82,11 @@ class SaslAuthenticator:
         self._began_again_ms: int | None = None
 
     # ---- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that the client has chosen last, or an empty string."""
+        return self._mechanism
 
     @property
     def is_complete(self) -> bool:
@@ -146,7 +153,7 @@ class SaslAuthenticator:
         except SaslError as failed:
             shown = str(failed) if isinstance(failed, AuthenticationRefused) else self._invalid_credentials()
             error = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": shown}
-            return Outcome(respond(request, **error, auth_bytes=b""), failure=str(failed))
+            return Outcome(respond(request, **error, auth_bytes=b""), failure=str(failed), cause=cause_of(failed))
         lifetime = {}
         if version_of(request) >= 1:
             lifetime["session_lifetime"] = self._lifetime_ms() if self.is_complete else 0
@@ -157,7 +164,7 @@ class SaslAuthenticator:
         try:
             return Outcome(token=self._respond(token))
         except SaslError as failed:
-            return Outcome(failure=str(failed))
+            return Outcome(failure=str(failed), cause=cause_of(failed))
 
     def _handshake(self, request: KafkaMessage) -> Outcome:
         mechanism = str(request.mechanism)
@@ -165,7 +172,7 @@ class SaslAuthenticator:
         offered = {"mechanisms": self.keys.mechanisms}
         if mechanism not in self.keys.mechanisms:
             response = respond(request, error_code=ErrorCode.unsupported_sasl_mechanism, **offered)
-            return Outcome(response, failure=f"Unsupported SASL mechanism {mechanism}")
+            return Outcome(response, failure=f"Unsupported SASL mechanism {mechanism}", cause="unsupported_mechanism")
         if mechanism == PLAIN:
             self._server = PlainServer(self.keys.plain_users)
         else:
@@ -176,7 +183,7 @@ class SaslAuthenticator:
     def _respond(self, token: bytes) -> bytes:
         assert self._server is not None
         if self._previous is not None and self._previous[0] != self._mechanism:
-            raise AuthenticationRefused(
+            raise RefusedIdentity(
                 f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._previous[0]}'"
             )
@@ -189,7 +196,7 @@ class SaslAuthenticator:
         principal = KafkaPrincipal("User", user)
         if self._previous is not None and self._previous[1] != principal:
             before = self._previous[1]
-            raise AuthenticationRefused(
+            raise RefusedIdentity(
                 f"Cannot change principals during re-authentication from {before.kind}.{before.name}: "
                 f"{principal.kind}.{principal.name}"
             )

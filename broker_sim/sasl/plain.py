@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hmac import compare_digest
 
-from zabka.broker_sim.sasl.mechanism import AuthenticationRefused
+from zabka.broker_sim.sasl.mechanism import AuthenticationRefused, RefusedIdentity, RefusedMessage
 
 _PARTS = 3
 
@@ -23,7 +23,7 @@ class PlainServer:
         """Verify the client's only message: authorization id, user and password. Raises AuthenticationRefused."""
         parts = token.decode(errors="replace").split("\0", _PARTS)
         if len(parts) != _PARTS:
-            raise AuthenticationRefused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise RefusedMessage(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         acting_for, user, password = parts
         if not user:
             raise AuthenticationRefused("Authentication failed: username not specified")
@@ -33,7 +33,7 @@ class PlainServer:
         if expected is None or not compare_digest(password.encode(), expected.encode()):
             raise AuthenticationRefused("Authentication failed: Invalid username or password")
         if acting_for not in ("", user):
-            raise AuthenticationRefused(
+            raise RefusedIdentity(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.user = user

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
+from zabka.broker_sim.failed_authentications import Cause, FailedAuthentication
 from zabka.broker_sim.kafka_port import Connection, KafkaPort
 from zabka.broker_sim.sasl.authenticator import Outcome, SaslAuthenticator, SaslPorts
 from zabka.kafka.wire.frame_reader import FRAME_SIZE, FrameReader
@@ -21,13 +22,13 @@ _HANDSHAKE, _VERSIONS = (int(key).to_bytes(2) for key in (ApiKey.SASL_HANDSHAKE,
 class Authentication(NamedTuple):
     """Authentication of one listener's connections.
 
-    `failure_delay_ms` is connection.failed.authentication.delay.ms. `failed(remote address, reason)` reports a failure.
+    `failure_delay_ms` is connection.failed.authentication.delay.ms. `failed` reports a failure.
     """
 
     keys: SaslKeys
     ports: SaslPorts
     failure_delay_ms: int
-    failed: Callable[[str, str], None]
+    failed: Callable[[FailedAuthentication], None]
 
     def connection(self, port: KafkaPort) -> Connection:
         """Return a new connection of a port."""
@@ -55,15 +56,15 @@ class SaslConnection(Connection):
             return await self._answer_with(authenticator.token(frame), None)
         refusal = authenticator.refusal(int.from_bytes(frame[:2], signed=True))
         if refusal is not None:
-            return await self._refuse(refusal)
+            return await self._refuse(refusal, "unexpected_request")
         try:
             request = decode_request(frame)
         except UnsupportedVersion as unsupported:
             if unsupported.api_key == ApiKey.API_VERSIONS:
                 return await super()._carry_out(frame)
-            return await self._refuse(str(unsupported))
+            return await self._refuse(str(unsupported), "unexpected_request")
         except WireError as malformed:
-            return await self._refuse(str(malformed))
+            return await self._refuse(str(malformed), "invalid_message")
         if authenticator.takes_versions and frame.startswith(_VERSIONS):
             authenticator.versions_sent()
             return await self._answer(request, None)
@@ -79,7 +80,7 @@ class SaslConnection(Connection):
         elif outcome.token is not None:
             parts = [FRAME_SIZE.pack(len(outcome.token)) + outcome.token]
         if outcome.failure:
-            return await self._refuse(outcome.failure, parts)
+            return await self._refuse(outcome.failure, outcome.cause, parts)
         if self._authenticator.is_complete:
             self.principal = self._authenticator.principal
             self._frame_reader.bytes_max = self._port.frame_bytes_max
@@ -87,14 +88,24 @@ class SaslConnection(Connection):
         self._flush()
         return True
 
-    async def _refuse(self, reason: str, parts: list[bytes] | None = None) -> bool:
+    async def _refuse(self, reason: str, cause: Cause, parts: list[bytes] | None = None) -> bool:
         """Report a failed authentication. As in Kafka, send the response and close the connection after a delay."""
-        self._authentication.failed(self._remote, reason[:REASON_MAX])
+        self._report(reason, cause)
         await self._hang(self._authentication.failure_delay_ms)
         self._replies += parts or []
         self.close()
         return False
 
+    def _report(self, reason: str, cause: Cause) -> None:
+        listener, mechanism = self._port.listener, self._authenticator.mechanism
+        self._authentication.failed(FailedAuthentication(listener, mechanism, self._remote, cause, reason[:REASON_MAX]))
+
     def _drop(self, reason: str) -> None:
-        stage = "" if self._authenticator.is_complete else "before SASL authentication: "
-        super()._drop(stage + reason)
+        if self._authenticator.is_complete:
+            super()._drop(reason)
+            return
+        self._frames.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            # As in Kafka, a frame with an invalid size is a failed authentication.
+            self._report(reason, "invalid_message")
+            self.close()

@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 from zabka.broker_sim.configs.credential_cache import ScramCredential
-from zabka.broker_sim.sasl.mechanism import AuthenticationRefused, InvalidCredentials
+from zabka.broker_sim.sasl.mechanism import InvalidCredentials, RefusedIdentity, UnreadableMessage
 from zabka.kafka.scram import HASHES, ITERATIONS_MIN
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -53,7 +53,7 @@ class ScramServer:
     def _first(self, text: str) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
-            raise InvalidCredentials("Invalid SCRAM client first message format")
+            raise UnreadableMessage("Invalid SCRAM client first message format")
         name = match["user"].replace("=2C", ",").replace("=3D", "=")
         credential = None
         if _TOKEN_EXTENSION not in match["extensions"]:
@@ -61,7 +61,7 @@ class ScramServer:
         if credential is None:
             raise InvalidCredentials(f"no {self._mechanism} credential of the user {name}")
         if match["acting_for"] not in (None, match["user"]):
-            raise AuthenticationRefused(
+            raise RefusedIdentity(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         if credential.iterations < ITERATIONS_MIN:
@@ -78,9 +78,9 @@ class ScramServer:
     def _final(self, text: str, credential: ScramCredential) -> bytes:
         match = _FINAL.fullmatch(text)
         if match is None or self.user is not None:
-            raise InvalidCredentials("Invalid SCRAM client final message format")
+            raise UnreadableMessage("Invalid SCRAM client final message format")
         if match["nonce"] != self._nonce:
-            raise InvalidCredentials("Invalid client nonce in the final client message.")
+            raise UnreadableMessage("Invalid client nonce in the final client message.")
         digest = HASHES[self._mechanism]
         auth_message = f"{self._auth_message},{match['unproved']}".encode()
         signature = hmac.new(credential.stored_key, auth_message, digest).digest()

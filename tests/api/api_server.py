@@ -45,6 +45,7 @@ from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Worklo
 from zabka.ensemble.records import OPEN_ACL, Stat
 from zabka.ensemble.runtime.link_fault import AnyFault
 from zabka.journal.events import Event, TopicPartition
+from zabka.kafka.acls import AclBinding
 from zabka.kafka.client.group_reading import GroupReading
 from zabka.kafka.client.record_reading import RecordSeen, RecordsSeen
 from zabka.kafka.client.topic_reading import TopicReading
@@ -187,6 +188,8 @@ class FakeAdmin:
         """For each request to read the groups, the ids of the groups that the caller already knew."""
         self.topics_read = TopicReading()
         """The sizes that the brokers report."""
+        self.bindings: list[AclBinding] = []
+        """The ACLs that the brokers know."""
         self.log: list[RecordSeen] = []
         """The records of each partition."""
 
@@ -227,6 +230,9 @@ class FakeAdmin:
             raise Problem(416, f"offset {offset} is out of range: {partition} has the offsets 0 to {end}")
         rows = self.log[begin : begin + limit]
         return RecordsSeen(rows, begin + len(rows), 0, end, end)
+
+    async def acls(self) -> list[AclBinding]:
+        return self.bindings
 
     async def broker_settings(self, broker_id: int) -> dict[str, str]:
         return {"min.insync.replicas": "2", "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1500"}

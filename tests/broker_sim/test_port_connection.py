@@ -14,6 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim import kafka_port
+from zabka.broker_sim.failed_authentications import FailedAuthentication
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.quotas.client_throttling import RequestTime
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -35,6 +36,7 @@ class Served:
 
     def __init__(self) -> None:
         self.broken: list[str] = []
+        self.unauthenticated: list[FailedAuthentication] = []
         self.failures: list[str] = []
         self.requests: list[tuple[KafkaMessage, str, str]] = []
         self.principals: list[str] = []

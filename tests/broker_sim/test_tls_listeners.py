@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -33,13 +34,14 @@ from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import TlsKeys
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
+from zabka.broker_sim.listener_stores import OpenStores
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.runtime.client_links import ClientLinks
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.ensemble.runtime.links import FaultTable
-from zabka.journal.events import Event, PeerProtocolBroken
+from zabka.journal.events import AuthenticationFailed, Event, PeerProtocolBroken
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -87,6 +89,7 @@ async def securely(
     port = SecureKafkaPort(
         tls_store(tls_keys(**keys), served.failures.append),
         PrincipalMapper(tls_keys(**keys).mapping_rules),
+        served.unauthenticated.append,
         "SECURE",
         served.handle,
         lambda remote, reason: served.broken.append(reason),
@@ -166,7 +169,7 @@ def test_client_is_served_over_tls(authority: Authority) -> None:
         answered = await ask(served.number, trusting(authority))
         assert answered is not None and answered.correlation_id == 7
         assert served.requests[0][1:] == ("shop", "SECURE")
-        assert served.broken == served.failures == []
+        assert served.broken == served.failures == served.unauthenticated == []
 
     check(broker_keys(authority), test)
 
@@ -290,12 +293,12 @@ def test_client_certificate_is_checked_as_configured(chains: Chains, client_auth
     async def test(served: Served, port: SecureKafkaPort) -> None:
         assert (await ask(served.number, careless()) is not None) == (client_auth != "required")
         assert await ask(served.number, careless(chains.in_time[0])) is not None
-        broken = len(served.broken)
+        failed = len(served.unauthenticated)
         for store in chains.refused:
             assert (await ask(served.number, careless(store)) is not None) == (client_auth == "none"), store
-        reported = [reason for reason in served.broken[broken:] if "certificate verify failed" in reason]
+        reported = [each for each in served.unauthenticated[failed:] if "certificate verify failed" in each.reason]
         assert len(reported) == (0 if client_auth == "none" else len(chains.refused))
-        assert any("expired" in reason for reason in reported) == (client_auth != "none")
+        assert any("expired" in each.reason for each in reported) == (client_auth != "none")
 
     check(keys, test)
 
@@ -329,11 +332,42 @@ def test_certificate_without_a_matching_rule_is_dropped(chains: Chains) -> None:
 
     async def test(served: Served, port: SecureKafkaPort) -> None:
         assert await ask(served.number, careless(chains.in_time[0])) is None
-        (reason,) = served.broken
-        assert reason == "No rules apply to CN=valid, ssl.principal.mapping.rules=RULE:^CN=(stranger)$/$1/"
+        (failed,) = served.unauthenticated
+        assert (failed.mechanism, failed.cause) == ("TLS", "unmapped_certificate")
+        assert failed.reason == "No rules apply to CN=valid, ssl.principal.mapping.rules=RULE:^CN=(stranger)$/$1/"
         assert served.requests == []
 
     check(keys, test)
+
+
+def test_reloaded_store_applies_to_new_connections_only(authority: Authority, tmp_path: Path) -> None:
+    """A modified key store is loaded, and a connection that is already open stays."""
+    authority.store("renewed", "/CN=broker", "DNS:localhost,IP:127.0.0.1")
+    path = tmp_path / "broker.pem"
+    path.write_bytes((authority.directory / "broker.pem").read_bytes())
+
+    async def serial_number(number: int) -> str:
+        _, writer = await asyncio.open_connection("127.0.0.1", number, ssl=trusting(authority))
+        writer.close()
+        return str(writer.get_extra_info("ssl_object").getpeercert()["serialNumber"])
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        stores = OpenStores(None, served.failures.append, lambda line: None)
+        keys = {"SECURE": tls_keys(keystore_location=path)}
+        stores.load(keys["SECURE"])
+        stores.opened(port)
+        before = await serial_number(served.number)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.number, ssl=trusting(authority))
+        path.write_bytes((authority.directory / "renewed.pem").read_bytes())
+        os.utime(path, ns=(1, 1))
+        stores.reload(keys)
+        assert await serial_number(served.number) != before
+        writer.write(PLAIN)
+        assert await reader.readexactly(4)
+        writer.close()
+        assert served.failures == []
+
+    check({"keystore_location": path}, test)
 
 
 # ---- bad clients -------------------------------------------------------------------------------------------------
@@ -355,24 +389,85 @@ async def dropped(number: int, data: bytes) -> None:
 
 PLAIN = encode_request(1, "shop", request(ApiKey.API_VERSIONS, 0))
 BAD = {
-    "a client without TLS": (PLAIN, "no TLS handshake"),
-    "an HTTP request": (b"GET / HTTP/1.1\r\n\r\n", "no TLS handshake"),
-    "garbage in a record": (b"\x16\x03\x01\x00\x10" + bytes(range(100, 116)), "SSL"),
-    "half of a record, then zeros": (b"\x16\x03\x01" + bytes(4096), "SSL"),
+    "a client without TLS": (PLAIN, "no TLS handshake", "no_tls"),
+    "an HTTP request": (b"GET / HTTP/1.1\r\n\r\n", "no TLS handshake", "no_tls"),
+    "garbage in a record": (b"\x16\x03\x01\x00\x10" + bytes(range(100, 116)), "SSL", "handshake_failed"),
+    "half of a record, then zeros": (b"\x16\x03\x01" + bytes(4096), "SSL", "handshake_failed"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_client_without_a_handshake_is_dropped_and_reported(authority: Authority, kind: str) -> None:
-    data, expected = BAD[kind]
+    data, expected, cause = BAD[kind]
 
     async def test(served: Served, port: SecureKafkaPort) -> None:
         await dropped(served.number, data)
-        await until(lambda: bool(served.broken))
-        (reason,) = served.broken
-        assert reason.startswith("TLS handshake failed on the listener SECURE: ") and expected in reason
+        await until(lambda: bool(served.unauthenticated))
+        (failed,) = served.unauthenticated
+        assert (failed.mechanism, failed.host, failed.cause) == ("TLS", "127.0.0.1", cause)
+        assert str(failed).startswith("TLS handshake failed on the listener SECURE: ") and expected in failed.reason
         assert await ask(served.number, trusting(authority)) is not None
         assert served.failures == [] and len(served.requests) == 1
+
+    check(broker_keys(authority), test)
+
+
+def old_protocol() -> ssl.SSLContext:
+    context = careless()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+REFUSED: dict[str, Callable[[Chains], ssl.SSLContext]] = {
+    "no_certificate": lambda chains: careless(),
+    "expired_certificate": lambda chains: careless(chains.refused[0]),
+    "early_certificate": lambda chains: careless(chains.refused[2]),
+    "untrusted_certificate": lambda chains: careless(chains.refused[-1]),
+    "no_common_parameters": lambda chains: old_protocol(),
+}
+
+
+@pytest.mark.parametrize("cause", REFUSED)
+def test_failed_handshake_has_its_cause(chains: Chains, cause: str) -> None:
+    keys = {
+        "keystore_location": chains.key_store,
+        "truststore_location": chains.trust_store,
+        "client_auth": "required",
+        "enabled_protocols": "TLSv1.3",
+    }
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        assert await ask(served.number, REFUSED[cause](chains)) is None
+        await until(lambda: bool(served.unauthenticated))
+        assert [failed.cause for failed in served.unauthenticated] == [cause] and served.broken == []
+        assert await ask(served.number, careless(chains.in_time[0])) is not None
+
+    check(keys, test)
+
+
+def test_alert_of_the_client_is_a_cause_of_its_own(authority: Authority, chains: Chains) -> None:
+    """The client rejects the broker's certificate.  asyncio closes without an alert, so a blocking client is used."""
+    wary = ssl.create_default_context(cafile=chains.trust_store)
+
+    def connect(number: int) -> None:
+        with socket.create_connection(("127.0.0.1", number), 10) as client, pytest.raises(ssl.SSLError):
+            wary.wrap_socket(client, server_hostname="localhost")
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        await asyncio.to_thread(connect, served.number)
+        await until(lambda: bool(served.unauthenticated))
+        assert [failed.cause for failed in served.unauthenticated] == ["rejected_by_client"]
+
+    check(broker_keys(authority), test)
+
+
+def test_client_that_only_connects_is_no_failed_authentication(authority: Authority) -> None:
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", served.number)
+        writer.close()
+        await until(lambda: bool(served.broken))
+        assert served.broken == ["TLS handshake failed on the listener SECURE: closed before the TLS handshake"]
+        assert served.unauthenticated == []
 
     check(broker_keys(authority), test)
 
@@ -406,7 +501,7 @@ def test_stalled_handshake_ends_in_time_and_delays_no_client(authority: Authorit
         assert await ask(served.number, trusting(authority)) is not None
         assert port.handshakes.handshakes == 1
         await until(lambda: port.handshakes.handshakes == 0)
-        assert len(served.broken) == 1 and "handshake" in served.broken[0].partition(": ")[2]
+        assert [failed.cause for failed in served.unauthenticated] == ["handshake_timeout"]
         writer.close()
 
     with mock.patch.object(secure_kafka_port, "HANDSHAKE_TIMEOUT_MS", 400):
@@ -450,7 +545,7 @@ def test_bad_clients_leave_no_file_descriptor_open(authority: Authority, chains:
     async def test(served: Served, port: SecureKafkaPort) -> None:
         counts: list[int] = []
         for _ in range(3):
-            for data, _ in BAD.values():
+            for data, *_ in BAD.values():
                 await dropped(served.number, data)
             assert await ask(served.number, careless()) is None
             assert await ask(served.number, careless(chains.refused[0])) is None
@@ -521,11 +616,10 @@ def test_process_serves_both_protocols_and_journals_bad_clients(authority: Autho
         assert await ask(ports["PLAINTEXT"], careless()) is None
         await dropped(ports["SECURE"], PLAIN)
         await until(lambda: len(events) == 2)
-        reasons = [event.reason for event in events if isinstance(event, PeerProtocolBroken)]
-        assert reasons == [
-            "a TLS handshake on the plain listener PLAINTEXT",
-            "TLS handshake failed on the listener SECURE: no TLS handshake",
-        ]
+        broken, failed = events
+        assert isinstance(broken, PeerProtocolBroken)
+        assert broken.reason == "a TLS handshake on the plain listener PLAINTEXT"
+        assert failed == AuthenticationFailed(1, "SECURE", "TLS", "127.0.0.1", "no_tls")
         await until(lambda: not secure.connections)
         for port in process._ports:
             await port.close()

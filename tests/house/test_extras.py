@@ -59,6 +59,7 @@ OF_EXTRAS = {
     "zabka/pipeline/": "spark",
     "zabka/cli/pipeline.py": "spark",
     "ensemble/server/config/": "tls",
+    "broker_sim/password_encoder.py": "tls",
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
     "zabka/testing/kazoo_harness.py": "kazoo",

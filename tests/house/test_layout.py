@@ -54,6 +54,8 @@ SHELLS = {
     "broker_sim/logs/background_sync.py",
     "broker_sim/logs/file_log_directory.py",
     "broker_sim/kafka_port.py",
+    "broker_sim/listener_stores.py",
+    "broker_sim/password_encoder.py",
     "broker_sim/request_times.py",
     "broker_sim/client_security.py",
     "broker_sim/secure_kafka_port.py",

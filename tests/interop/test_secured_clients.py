@@ -292,7 +292,7 @@ def test_wrong_passwords_do_not_disturb_other_clients(secured: Secured) -> None:
         ),
         ("PLAINTEXT", "tls", "TLS handshake failed on the listener TLS: no TLS handshake"),
         ("PLAINTEXT", "both", "TLS handshake failed on the listener BOTH: no TLS handshake"),
-        ("SSL", "sasl", "before SASL authentication: a TLS handshake on the plain listener SASL"),
+        ("SSL", "sasl", "SASL authentication failed on the listener SASL: a TLS handshake on the plain listener SASL"),
         ("SASL_PLAINTEXT", "both", "TLS handshake failed on the listener BOTH: no TLS handshake"),
     ],
 )

@@ -12,11 +12,13 @@ from pathlib import Path
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bench.free_ports import free_ports
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.interop.interop_brokers import BrokerCluster, BrokerServer, broker_cluster
+from zabka.kafka.wire.frames import encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 pytestmark = needs_openssl
 RECORDS = 200
@@ -135,9 +137,10 @@ def rejected(port: int, context: ssl.SSLContext | None, data: bytes = b"") -> No
 def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -> None:
     broker = secured.cluster.brokers[1]
 
-    def reported(text: str) -> bool:
-        reasons = [event["reason"] for event in broker.events("peer_protocol_broken")]
-        return any(text in reason for reason in reasons) and text in broker.output()
+    def reported(text: str, cause: str) -> bool:
+        causes = [event["cause"] for event in broker.events("authentication_failed")]
+        causes += [event["reason"] for event in broker.events("peer_protocol_broken")]
+        return cause in causes and text in broker.output()
 
     authority, tls_port = secured.authority, secured.ports[0]
     stranger = ssl.create_default_context(cafile=authority.ca)
@@ -146,10 +149,44 @@ def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -
     rejected(tls_port, ssl.create_default_context(cafile=authority.ca))
     rejected(tls_port, stranger)
     rejected(broker.port, stranger)
-    for text in ("no TLS handshake", "peer did not return a certificate", "certificate verify failed",
-                 "a TLS handshake on the plain listener PLAINTEXT"):  # fmt: skip
-        secured.cluster.until(lambda text=text: reported(text))  # type: ignore[misc]
+    plain = "a TLS handshake on the plain listener PLAINTEXT"
+    for text, cause in (("no TLS handshake", "no_tls"), ("peer did not return a certificate", "no_certificate"),
+                        ("certificate verify failed", "untrusted_certificate"), (plain, plain)):  # fmt: skip
+        secured.cluster.until(lambda text=text, cause=cause: reported(text, cause))  # type: ignore[misc]
     assert AdminClient(secured.librdkafka()).list_topics(timeout=30).brokers.keys() == {1, 2}
+
+
+def test_modified_key_store_is_loaded_by_an_admin_request(secured: Secured) -> None:
+    """The same path is set again by confluent-kafka's AdminClient. A connection that is open already stays."""
+    authority = secured.authority
+    store = authority.directory / "broker.pem"
+    before = ssl.get_server_certificate(("127.0.0.1", secured.ports[0]))
+    open_context = secured.context()
+    with socket.create_connection(("localhost", secured.ports[0]), 30) as plain:
+        living = open_context.wrap_socket(plain, server_hostname="localhost")
+        authority.store("broker", "/CN=broker", "DNS:localhost,IP:127.0.0.1")
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{secured.cluster.brokers[1].port}"})
+        entry = ConfigEntry(
+            "listener.name.clients.ssl.keystore.location",
+            str(store),
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+        for _ in range(2):
+            # The first request changes the value, the second one loads the modified file if the value is the same.
+            admin.incremental_alter_configs([resource])[resource].result(30)
+        secured.cluster.until(lambda: certificate_at(secured.ports[0]) not in ("", before))
+        living.sendall(encode_request(7, "shop", request(ApiKey.API_VERSIONS, 0)))
+        assert living.recv(4)
+        living.close()
+    assert AdminClient(secured.librdkafka()).list_topics(timeout=30).brokers.keys() == {1, 2}
+
+
+def certificate_at(port: int) -> str:
+    try:
+        return ssl.get_server_certificate(("127.0.0.1", port))
+    except OSError:
+        return ""
 
 
 def test_broker_with_an_unreadable_tls_store_reports_the_reason(secured: Secured, tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from zabka.journal import events as e
 from zabka.journal.event import Event
 from zabka.journal.events import EVENT_TYPES
 from zabka.journal.rules import RULES, Rule, rule_of
-from zabka.journal.rules.rule import KAFKA_SOURCE, SHORT_PAPER, ZAB_PAPER, ZOOKEEPER_SOURCE, Link, reference
+from zabka.journal.rules.rule import (
+    KAFKA_CLIENT_SOURCE,
+    KAFKA_SOURCE,
+    SHORT_PAPER,
+    ZAB_PAPER,
+    ZOOKEEPER_SOURCE,
+    Link,
+    reference,
+)
 from zabka.journal.rules.source_lines import definitions, file_of, line_of, place_of
 from zabka.journal.sentences import holds
 from zabka.simulation.scenarios.library import LIBRARY
@@ -32,6 +40,7 @@ EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
 BY_NAME = {rule.name: rule for rule in EVERY_RULE}
 EVERY_LINK = {link for rule in EVERY_RULE for link in (rule.theirs, *rule.references)}
 JAVA = re.compile(r"(server|client)/[\w/]+\.java")
+CLIENT = re.compile(r"common/(network|security/authenticator)/\w+\.java")
 SCALA = re.compile(r"(cluster|controller|coordinator/transaction|log|server|zk|zookeeper)/\w+\.scala")
 
 
@@ -48,6 +57,8 @@ RARE = (
     e.TopicDeleted("orders"),
     e.RequestFenced(1, "AlterPartition", 2, "INELIGIBLE_REPLICA", 3, 3, "orders", 0),
     e.RequestFenced(1, "LeaderAndIsr", 2, "FENCED_LEADER_EPOCH", 3, 4, "orders", 0),
+    e.AuthenticationFailed(1, "CLIENTS", "TLS", "10.0.0.7", "untrusted_certificate"),
+    e.AuthenticationFailed(1, "CLIENTS", "PLAIN", "10.0.0.7", "wrong_credentials"),
     e.LogTruncated(1, "orders", 0, 9, 7, 2, cause="offset_out_of_range"),
     e.LogTruncated(1, "orders", 0, 9, 0, 2, cause="leader_start"),
     e.RecordsLost(1, "orders", 0, 5, 6, 2, 2, "missing_at_start", "start"),
@@ -154,6 +165,8 @@ def test_rule_link_url_matches_the_kind_of_its_source(link: Link) -> None:
             assert link.url == SHORT_PAPER and re.fullmatch(r"Zab 2008, \d\.\d", link.name)
         case _ if link.name.startswith("Zab"):
             assert link.url == ZAB_PAPER and re.fullmatch(r"Zab (V|IV, phase [123])", link.name)
+        case _ if link.url.startswith(KAFKA_CLIENT_SOURCE):
+            assert CLIENT.fullmatch(link.url.removeprefix(KAFKA_CLIENT_SOURCE))
         case _ if link.url.startswith(KAFKA_SOURCE):
             assert SCALA.fullmatch(link.url.removeprefix(KAFKA_SOURCE))
         case _:

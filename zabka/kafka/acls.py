@@ -200,3 +200,7 @@ class AclFilter(NamedTuple):
     def matches(self, binding: AclBinding) -> bool:
         """Return whether the filter selects the binding."""
         return self.pattern.matches(binding.pattern) and self.entry.matches(binding.entry)
+
+
+EVERY_ACL = AclFilter(PatternFilter(ResourceType.ANY, None, PatternType.ANY), EntryFilter())
+"""Selects every binding."""

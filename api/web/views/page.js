@@ -80,7 +80,7 @@ function tokenForm(actions) {
   return html`<dialog class="dialog" aria-labelledby="token-title" ${ref(openModal)} @cancel=${() => actions.forgetToken()}>
     <form @submit=${take}>
       <h2 id="token-title">The API requires a token</h2>
-      <p>The API does not listen on loopback, or its cluster is secured, so calls that change something or read records need a bearer token. <code>zabka up</code> printed where the token is stored.</p>
+      <p>The API does not listen on loopback, or its cluster is secured, so calls that change something, or read records or ACLs, need a bearer token. <code>zabka up</code> printed where the token is stored.</p>
       <label class="field"><span>token</span><input name="token" type="password" required autocomplete="off" autofocus></label>
       <p class="row"><button class="primary">Use token</button><button type="button" @click=${() => actions.forgetToken()}>Cancel</button></p>
     </form></dialog>`;

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.runtime.extras import is_installed, sentence
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ _CONVERTIBLE = ("JKS", "BCFKS")
 _BY_SUFFIX = {".pem": "PEM", ".p12": "PKCS12", ".jks": "JKS", ".bcfks": "BCFKS"}
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----")
 _PEM_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+_NAME_TYPES = {
+    "OtherName": 0, "RFC822Name": 1, "DNSName": 2, "DirectoryName": 4, "UniformResourceIdentifier": 6, "IPAddress": 7,
+    "RegisteredID": 8,
+}  # fmt: skip
+"""Numbers of the types of alternative names (GeneralName), by the names of cryptography's classes."""
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -116,6 +123,43 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
         return [entry.certificate for entry in _pkcs12(store).additional_certs]
     blocks = _PEM_CERTIFICATE.findall(store.content or store.path.read_bytes())
     return load_pem_x509_certificates(b"\n".join(blocks))
+
+
+def certificate_facts(store: Store) -> tuple[str, list[tuple[int, str]], int, int]:
+    """Return the subject, the alternative names and the validity of the certificate in a key store.
+
+    A name is a pair of its type (GeneralName, RFC 5280) and its text; times are in milliseconds since 1970. Raises
+    OSError, ValueError.
+    """
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName, load_pem_x509_certificate
+
+    if store.kind == "PKCS12":
+        entry = _pkcs12(store).cert
+        if entry is None:
+            raise ValueError("it holds no certificate")
+        certificate = entry.certificate
+    else:
+        found = _PEM_CERTIFICATE.search(store.content or store.path.read_bytes())
+        if found is None:
+            raise ValueError("it holds no certificate")
+        certificate = load_pem_x509_certificate(found.group())
+    try:
+        listed = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+        names = [(_NAME_TYPES.get(type(each).__name__, 0), _name_text(each)) for each in listed]
+    except ExtensionNotFound:
+        names = []
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    try:
+        subject = subject_of(certificate.public_bytes(Encoding.DER))
+    except MalformedRecord as malformed:
+        raise ValueError(f"the subject of its certificate: {malformed}") from None
+    return subject, names, int(begin.timestamp()) * 1_000, int(end.timestamp()) * 1_000
+
+
+def _name_text(name: x509.GeneralName) -> str:
+    value = name.value
+    return value.rfc4514_string() if hasattr(value, "rfc4514_string") else str(value)
 
 
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:

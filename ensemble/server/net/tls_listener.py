@@ -109,6 +109,10 @@ class TlsListener:
         """Number of handshakes in progress."""
         return len(self._welcoming)
 
+    def use(self, store: TlsStore) -> None:
+        """Use this store for all handshakes from now on. Open connections are not affected."""
+        self._store = store
+
     def close(self) -> None:
         """Stop listening, and cancel handshakes in progress."""
         for task in (*self._accepting, *self._welcoming):
@@ -155,7 +159,8 @@ class TlsListener:
             if self._detects_plain and await self._is_plain(accepted, timeout_s):
                 plain = self._keeper.made_plain(host)
                 if plain is None:
-                    raise ConnectionAbortedError("no TLS handshake")
+                    sent = accepted.recv(1, socket.MSG_PEEK)
+                    raise ConnectionAbortedError("no TLS handshake" if sent else "closed before the TLS handshake")
                 protocol = plain
                 await loop.connect_accepted_socket(lambda: plain, accepted)
                 return

@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker_sim.authorizer.secured_cluster import secured_cluster, send
 from tests.broker_sim.broker_world import Cluster
-from zabka.broker_sim.authorizer.denials import EVENTS_PER_SECOND_MAX, REPEATED_AFTER_MS
+from zabka.broker_sim.event_limit import EVENTS_PER_SECOND_MAX, REPEATED_AFTER_MS
 from zabka.journal.events import AuthorizationDenied
 from zabka.kafka.wire.kafka_schema import ApiKey
 

@@ -242,6 +242,35 @@ def test_denied_produce_is_throttled_by_quotas(cluster: Cluster) -> None:
     assert answer.throttle_time.total_seconds() > 0
 
 
+@pytest.mark.parametrize("is_writer", [True, False])
+def test_byte_quota_counts_the_whole_denied_request(cluster: Cluster, is_writer: bool) -> None:
+    """As in Kafka, the size is that of the request, whatever topics of it are denied."""
+    cluster.ensemble.put("/config/clients/client", b'{"version":1,"config":{"producer_byte_rate":"1000"}}')
+    cluster.ensemble.put("/config/changes/config_change_0000000099", b'{"version":2,"entity_path":"clients/client"}')
+    cluster.wait(100)
+    if is_writer:
+        allow(cluster, acl("producer", Op.WRITE, TOPIC, "orders"))
+    large = [{"index": 0, "records": build_batch([Record(None, b"v" * 100_000)])}]
+    rows = [PRODUCED[0], {"name": "hidden", "partition_data": large}]
+    answer = send(cluster, "producer", ApiKey.PRODUCE, 9, acks=1, timeout=100, topic_data=rows)
+    assert answer.throttle_time.total_seconds() > 50
+
+
+def test_cluster_denial_has_the_text_of_kafka(cluster: Cluster) -> None:
+    creation = {
+        "resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:eve", "host": "*",
+        "operation": 3, "permission_type": 3,
+    }  # fmt: skip
+    (created,) = send(cluster, "eve", ApiKey.CREATE_ACLS, 3, creations=[creation]).results
+    assert created.error_message == (
+        "Request Request(processor=0, connectionId=-0, session=Session(User:eve,/10.0.0.1), "
+        "listenerName=ListenerName(PLAINTEXT), securityProtocol=PLAINTEXT, buffer=null, envelope=None) "
+        "is not authorized."
+    )
+    described = send(cluster, "eve", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=None)
+    assert described.error_code is ErrorCode.cluster_authorization_failed and described.error_message is None
+
+
 def test_denied_produce_without_acks_closes_the_connection(cluster: Cluster) -> None:
     for topics in (PRODUCED, [PRODUCED[0], {**PRODUCED[0], "name": "hidden"}]):
         with pytest.raises(AssertionError, match="the client is denied a topic"):

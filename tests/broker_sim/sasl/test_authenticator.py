@@ -68,7 +68,7 @@ def test_wrong_bare_token_fails_without_a_response() -> None:
     connection = Connection()
     connection.handshake(version=0)
     outcome = connection.sasl.token(b"\0alice\0wrong")
-    assert outcome == Outcome(failure="Authentication failed: Invalid username or password")
+    assert outcome == Outcome(failure="Authentication failed: Invalid username or password", cause="wrong_credentials")
     assert not connection.sasl.is_complete
 
 

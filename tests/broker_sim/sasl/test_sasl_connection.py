@@ -15,7 +15,9 @@ from tests.broker_sim.sasl.sasl_client import SaslClient
 from tests.broker_sim.sasl.test_mechanisms import credential
 from tests.broker_sim.test_port_connection import FRAME_BYTES_MAX, Served, run, serving, until
 from tests.event_loops import each_event_loop  # noqa: F401
+from zabka.broker_sim.configs.credential_cache import ScramCredential
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
+from zabka.broker_sim.failed_authentications import FailedAuthentication
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
@@ -31,23 +33,35 @@ METADATA = request(ApiKey.METADATA, 5, topics=[])
 class Secured:
     """A port with SASL, its clock, and the failures that it reported."""
 
-    def __init__(self, served: Served, port: KafkaPort, failures: list[str]) -> None:
+    def __init__(self, served: Served, port: KafkaPort, failures: list[FailedAuthentication]) -> None:
         self.served, self.port, self.failures = served, port, failures
+        self.credentials = {(name, "alice"): credential("secret", name) for name in MECHANISMS[1:]}
         self.ahead_ms = 0
 
 
-def authentication(failures: list[str], clock: Callable[[], int], delay_ms: int, reauth_ms: int) -> Authentication:
+def authentication(
+    failures: list[FailedAuthentication],
+    clock: Callable[[], int],
+    delay_ms: int,
+    reauth_ms: int,
+    credential_of: Callable[[str, str], ScramCredential | None] = lambda mechanism, user: None,
+) -> Authentication:
     keys = SaslKeys("CLIENTS", MECHANISMS, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(MECHANISMS, reauth_ms))
-    credentials = {(name, "alice"): credential("secret", name) for name in MECHANISMS[1:]}
-    ports = SaslPorts(lambda mechanism, user: credentials.get((mechanism, user)), lambda: "server", clock)
-    return Authentication(keys, ports, delay_ms, lambda remote, reason: failures.append(reason))
+    ports = SaslPorts(credential_of, lambda: "server", clock)
+    return Authentication(keys, ports, delay_ms, failures.append)
 
 
 @asynccontextmanager
 async def secured(delay_ms: int = 0, reauth_ms: int = 0) -> AsyncIterator[Secured]:
-    failures: list[str] = []
+    failures: list[FailedAuthentication] = []
     made: list[Secured] = []
-    settings = authentication(failures, lambda: 1_000_000 + made[0].ahead_ms, delay_ms, reauth_ms)
+    settings = authentication(
+        failures,
+        lambda: 1_000_000 + made[0].ahead_ms,
+        delay_ms,
+        reauth_ms,
+        lambda mechanism, user: made[0].credentials.get((mechanism, user)),
+    )
     async with serving(connect=settings.connection) as (served, port):
         made.append(Secured(served, port, failures))
         yield made[0]
@@ -133,7 +147,9 @@ def test_wrong_password_gets_its_response_after_the_delay() -> None:
         assert monotonic() - begun >= 0.2
         assert answer.error_code == ErrorCode.sasl_authentication_failed
         assert await client.at_end()
-        assert port.failures == ["Authentication failed: Invalid username or password"]
+        (failed,) = port.failures
+        assert failed[:2] == ("PLAINTEXT", "PLAIN") and failed.cause == "wrong_credentials"
+        assert failed.reason == "Authentication failed: Invalid username or password"
         await serves_others(port)
 
     check(test, delay_ms=200)
@@ -158,7 +174,8 @@ def test_request_larger_than_the_receive_size_is_dropped() -> None:
         await client.handshake("PLAIN")
         client.writer.write((RECEIVE_BYTES_MAX + 1).to_bytes(4))
         assert await client.at_end()
-        assert port.served.broken == [f"before SASL authentication: invalid frame length {RECEIVE_BYTES_MAX + 1}"]
+        (failed,) = port.failures
+        assert (failed.cause, failed.reason) == ("invalid_message", f"invalid frame length {RECEIVE_BYTES_MAX + 1}")
         await serves_others(port)
 
     check(test)
@@ -178,12 +195,12 @@ def test_frames_of_an_authenticated_client_have_the_larger_limit() -> None:
 
 GARBAGE = {
     "a plain Kafka client": (encode_request(1, "c", METADATA), "Unexpected Kafka request of type Metadata"),
-    "an HTTP request": (b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", "before SASL authentication: invalid frame length"),
+    "an HTTP request": (b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", "invalid frame length"),
     "a TLS handshake": (
         b"\x16\x03\x01\x00\xc8" + bytes(200),
-        "before SASL authentication: a TLS handshake on the plain",
+        "a TLS handshake on the plain",
     ),
-    "zeros": (bytes(64), "before SASL authentication: invalid frame length 0"),
+    "zeros": (bytes(64), "invalid frame length 0"),
     "a GSSAPI token": (b"\0\0\0\x08\x60\x06\x01\x02\x03\x04\x05\x06", "a request with the unknown API key 24582"),
     "one byte": (b"\0\0\0\x01\x11", "a request header that ends early"),
     "a handshake cut short": (b"\0\0\0\x0a" + b"\0\x11\0\x01\0\0\0\x07\0\x30", "a client id that ends early"),
@@ -198,8 +215,9 @@ def test_garbage_closes_only_its_own_connection(kind: str) -> None:
     async def test(port: Secured, client: SaslClient) -> None:
         client.writer.write(data)
         assert await client.at_end()
-        (reason,) = port.failures + port.served.broken
-        assert expected in reason and "\n" not in reason
+        (failed,) = port.failures
+        assert expected in failed.reason and "\n" not in failed.reason
+        assert failed.cause in ("invalid_message", "unexpected_request") and port.served.broken == []
         await serves_others(port)
 
     check(test)
@@ -238,6 +256,30 @@ def test_client_authenticates_again_on_its_connection() -> None:
         port.ahead_ms = 8_000
         assert (await client.ask(METADATA)).cluster_id == "c"
         assert port.served.principals == ["User:alice"]
+
+    check(test, reauth_ms=5_000)
+
+
+async def scram(client: SaslClient) -> Any:
+    await client.handshake("SCRAM-SHA-256")
+    exchange: Any = scram_messages("alice", "secret")
+    first = await client.authenticate(next(exchange))
+    return first if first.error_code else await client.authenticate(exchange.send(first.auth_bytes))
+
+
+def test_deleted_user_is_served_until_the_next_authentication() -> None:
+    """As in Kafka, only a new authentication reads the credentials."""
+
+    async def test(port: Secured, client: SaslClient) -> None:
+        assert (await scram(client)).error_code == ErrorCode.none
+        port.credentials.clear()
+        assert (await client.ask(METADATA)).cluster_id == "c"
+        port.ahead_ms = 4_000
+        assert (await scram(client)).error_code == ErrorCode.sasl_authentication_failed
+        assert await client.at_end()
+        (failed,) = port.failures
+        assert failed[:2] == ("PLAINTEXT", "SCRAM-SHA-256") and failed.cause == "wrong_credentials"
+        await serves_others(port)
 
     check(test, reauth_ms=5_000)
 

@@ -25,6 +25,7 @@ from zabka.journal.event import Level as Level
 from zabka.journal.event import TopicPartition as TopicPartition
 from zabka.journal.event import snake
 from zabka.journal.event import topic_partition as topic_partition
+from zabka.journal.events.broker import AuthenticationFailed as AuthenticationFailed
 from zabka.journal.events.broker import AuthorizationDenied as AuthorizationDenied
 from zabka.journal.events.broker import BrokerRegistered as BrokerRegistered
 from zabka.journal.events.broker import BrokerSessionChanged as BrokerSessionChanged
@@ -156,6 +157,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     BrokerSessionChanged,
     ControllerBelieved,
     RequestFenced,
+    AuthenticationFailed,
     AuthorizationDenied,
     IsrProposed,
     IsrChanged,

@@ -69,6 +69,23 @@ class AuthorizationDenied(Event):
     suppressed: int = 0
 
 
+class AuthenticationFailed(Event):
+    """A broker closed the connection of a client that could not authenticate.
+
+    `mechanism` is that of SASL, TLS for a failed TLS handshake, or empty if the client chose none. `host` is the
+    client's address. `cause` is the kind of the failure, such as wrong_credentials or untrusted_certificate; the
+    broker's log has the details. Equal failures within a minute have only one event, and a broker emits at most ten of
+    these events per second. `suppressed` is the number of failures since the previous event that have no event.
+    """
+
+    broker_id: int
+    listener: str
+    mechanism: str
+    host: str
+    cause: str
+    suppressed: int = 0
+
+
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
     """The data about a follower that its leader used for an ISR decision.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zabka.journal import events as e
-from zabka.journal.rules.rule import Rule, kafka, references, source
+from zabka.journal.rules.rule import Rule, kafka, kafka_client, references, source
 
 _PARTITION = "cluster/Partition.scala"
 _REPLICA_MANAGER = "server/ReplicaManager.scala"
@@ -236,7 +236,24 @@ _CUTS: tuple[tuple[str, Rule], ...] = (
     ("cause=missing_at_start", MISSING_AT_START),
 )
 
+HANDSHAKE = Rule(
+    "a client without a TLS handshake is not served",
+    "A listener with TLS serves a client only after its handshake, with a trusted certificate if ssl.client.auth "
+    "requires one.",
+    source("broker_sim/secure_kafka_port.py:SecureKafkaPort.handshake_failed"),
+    kafka_client("SslTransportLayer.handshake", "common/network/SslTransportLayer.java"),
+)
+CREDENTIALS = Rule(
+    "a client without valid credentials is not served",
+    "A listener with SASL serves a client only after it has authenticated. The response to wrong credentials does not "
+    "depend on whether the user exists.",
+    source("broker_sim/sasl/authenticator.py:SaslAuthenticator.request"),
+    kafka_client("SaslServerAuthenticator.authenticate", "common/security/authenticator/SaslServerAuthenticator.java"),
+    references("KIP-152", "KIP-368"),
+)
+
 BROKER_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
+    e.AuthenticationFailed: (("mechanism=TLS", HANDSHAKE), ("", CREDENTIALS)),
     e.BrokerRegistered: (("", REGISTRATION),),
     e.BrokerSessionChanged: (("", CLIENT_SESSION),),
     e.IsrProposed: (("cause=lag", LAG), ("cause=caught_up", CAUGHT_UP)),

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 KAFKA_SOURCE: Final = "https://github.com/apache/kafka/blob/3.9.0/core/src/main/scala/kafka/"
+KAFKA_CLIENT_SOURCE: Final = "https://github.com/apache/kafka/blob/3.9.0/clients/src/main/java/org/apache/kafka/"
 ZOOKEEPER_SOURCE: Final = (
     "https://github.com/apache/zookeeper/blob/release-3.9.5/zookeeper-server/src/main/java/org/apache/zookeeper/"
 )
@@ -16,8 +17,10 @@ _KIPS = {
     16: "+-+Automated+Replica+Lag+Tuning",
     98: "+-+Exactly+Once+Delivery+and+Transactional+Messaging",
     101: "+-+Alter+Replication+Protocol+to+use+Leader+Epoch+rather+than+High+Watermark+for+Truncation",
+    152: "+-+Improve+diagnostics+for+SASL+authentication+failures",
     279: "%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
     320: "%3A+Allow+fetchers+to+detect+and+handle+log+truncation",
+    368: "%3A+Allow+SASL+Connections+to+Periodically+Re-Authenticate",
     380: "%3A+Detect+outdated+control+requests+and+bounced+brokers+using+broker+generation",
     455: "%3A+Create+an+Administrative+API+for+Replica+Reassignment",
     460: "%3A+Admin+Leader+Election+RPC",
@@ -72,6 +75,14 @@ def source(written: str) -> Source:
 def kafka(name: str, path: str) -> Link:
     """Return the link to a class or method of Kafka 3.9. `path` is relative to core/src/main/scala/kafka."""
     return Link(name, KAFKA_SOURCE + path)
+
+
+def kafka_client(name: str, path: str) -> Link:
+    """Return the link to a Java class or method that Kafka's brokers and clients share.
+
+    `path` is relative to clients/src/main/java/org/apache/kafka.
+    """
+    return Link(name, KAFKA_CLIENT_SOURCE + path)
 
 
 def zookeeper(name: str, path: str) -> Link:
