@@ -262,7 +262,7 @@ def test_client_authenticates_again_on_its_connection() -> None:
 
 async def scram(client: SaslClient) -> Any:
     await client.handshake("SCRAM-SHA-256")
-    exchange: Any = scram_messages("alice", "secret")
+    exchange: Any = scram_messages("SCRAM-SHA-256", "alice", "secret", "client")
     first = await client.authenticate(next(exchange))
     return first if first.error_code else await client.authenticate(exchange.send(first.auth_bytes))
 
