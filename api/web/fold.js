@@ -431,8 +431,9 @@ const HANDLERS = {
   },
   group_changed(state, e) {
     const { type, broker_id, group_id, state: stands, generation_id, leader_id, members } = e;
+    const { after = "", member_id = "", client_id = "", timeout_ms = 0, caused_by = "" } = e;
     if (stands === "Dead") delete state.groups[group_id];
-    else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members });
+    else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members, after, member_id, client_id, timeout_ms, caused_by });
   },
   transaction_changed(state, e) {
     if (!OPEN.has(e.state)) {

@@ -18,6 +18,7 @@ _KIPS = {
     101: "+-+Alter+Replication+Protocol+to+use+Leader+Epoch+rather+than+High+Watermark+for+Truncation",
     279: "%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
     320: "%3A+Allow+fetchers+to+detect+and+handle+log+truncation",
+    345: "%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances",
     380: "%3A+Detect+outdated+control+requests+and+bounced+brokers+using+broker+generation",
     455: "%3A+Create+an+Administrative+API+for+Replica+Reassignment",
     460: "%3A+Admin+Leader+Election+RPC",
