@@ -40,7 +40,8 @@ import { noteReached, noteReport } from "./losses.js";
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
  *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
- *   leader_id: string, members: string[]}} GroupView
+ *   leader_id: string, members: string[], after: string, member_id: string, client_id: string,
+ *   timeout_ms: number, caused_by: string}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, controller_terms: ControllerTermView[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,

@@ -46,8 +46,9 @@ def test_answer_grows_and_shows_when_the_state_was_read(page: Page, server: Page
     assert server.agent.asked == []
 
     shown.get_by_role("button", name="Ask with acks=1").click()
-    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
+    wait_here(page, lambda: len(server.follower.asked) == 2)
     assert [asked[6] for asked in server.follower.asked] == ["all", "1"]
+    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
     page.keyboard.press("Escape")
     expect(shown).to_have_count(0)
 
@@ -126,7 +127,7 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     page.goto(f"{simulating.url}#scenario=ensemble&seed=2&at=300")
     panel = region(page, "What if")
     expect(panel).to_be_visible(timeout=SIMULATED_MS)
-    expect(panel.get_by_label("fault", exact=True)).to_contain_text("f1: ")
+    expect(panel.get_by_label("faults", exact=True)).to_contain_text("f1: ")
     form = panel.get_by_role("form", name="What if a node died here")
     form.get_by_label("node", exact=True).select_option("peer-1")
     form.get_by_role("button", name="Died here").click()
@@ -135,4 +136,15 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s")
     fork, run = http.get(f"{simulating.url}/api/v1/runs").json()[1:3]
     assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
+
+    page.evaluate(f"location.hash = '#run={run['id']}&at=300'")
+    form = panel.get_by_role("form", name="What if a setting was different")
+    form.get_by_label("setting").fill("tickTime")
+    form.get_by_label("value").fill("700")
+    form.get_by_role("button", name="Change").click()
+    expect(panel.get_by_role("alert")).to_contain_text("tickTime cannot change at a moment")
+    form.get_by_label("from").select_option("start")
+    form.get_by_role("button", name="Change").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible(timeout=SIMULATED_MS)
+    expect(page.locator("main")).to_contain_text("tickTime=700 from the start")
     assert watched.leave() == []
