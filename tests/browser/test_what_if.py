@@ -128,7 +128,7 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     panel = region(page, "What if")
     expect(panel).to_be_visible(timeout=SIMULATED_MS)
     expect(panel.get_by_label("faults", exact=True)).to_contain_text("f1: ")
-    form = panel.get_by_role("form", name="What if a node died here")
+    form = panel.get_by_role("form", name="Fork with a dead node")
     form.get_by_label("node", exact=True).select_option("peer-1")
     form.get_by_role("button", name="Died here").click()
     expect(panel).to_contain_text("peer-1 dies at event 300")
@@ -138,7 +138,7 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
 
     page.evaluate(f"location.hash = '#run={run['id']}&at=300'")
-    form = panel.get_by_role("form", name="What if a setting was different")
+    form = panel.get_by_role("form", name="Fork with another setting")
     form.get_by_label("setting").fill("tickTime")
     form.get_by_label("value").fill("700")
     form.get_by_role("button", name="Change").click()

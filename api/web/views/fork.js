@@ -37,7 +37,7 @@ export function forkPanel(m, moment, actions, changed) {
   const play = (/** @type {unknown} */ change, /** @type {string} */ what) => void fork(run, change, what, actions, moment, changed);
   const running = [...m.brokers, ...m.peers].filter(({ process }) => process === "running").map(({ name }) => name);
   return panel("fork", "What if", nothing, html`<div class="forks">
-    <form class="row" aria-label="What if a node died here" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
+    <form class="row" aria-label="Fork with a dead node" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
       ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${busy || !running.length || !actions.allows(requests.fork(run, {}))}>Died here</button></form>
     ${setting(seq, busy || !actions.allows(requests.fork(run, {})), play)}
     ${without(run, seq, busy || !actions.allows(requests.fork(run, {})), play, changed)}
@@ -59,7 +59,7 @@ function without(run, seq, off, play, changed) {
     const found = left_out(form);
     if (found.length) play({ without: found }, `without ${found.join(", ")}`);
   };
-  return html`<form class="row" aria-label="What if faults had not been there" @submit=${submit(leaveOut)}>
+  return html`<form class="row" aria-label="Fork without faults" @submit=${submit(leaveOut)}>
     <div class="field"><label for="fork-fault">faults</label><select id="fork-fault" name="fault" multiple size=${Math.min(LISTED_MAX, choices.length)}>
       ${choices.map(({ value, text }) => html`<option value=${value} ?selected=${value === here.fault_id}>${text}</option>`)}</select></div>
     <button class="small" ?disabled=${off}>Not there</button></form>`;
@@ -73,7 +73,7 @@ function setting(seq, off, play) {
     if (from === "start") play({ settings }, `${key}=${value} from the start`);
     else play({ at: seq, settings }, `${key}=${value} from event ${seq}`);
   });
-  return html`<form class="row" aria-label="What if a setting was different" @submit=${change}>
+  return html`<form class="row" aria-label="Fork with another setting" @submit=${change}>
     <label class="field"><span>setting</span><input name="key" list="fork-keys" required></label><datalist id="fork-keys">${KEYS.map((key) => html`<option value=${key}></option>`)}</datalist>
     <label class="field"><span>value</span><input name="value" required></label>
     ${select("fork", "from", "from", [{ value: "here", text: "this moment" }, { value: "start", text: "the start" }])}<button class="small" ?disabled=${off}>Change</button></form>`;
