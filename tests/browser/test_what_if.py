@@ -9,6 +9,7 @@ import httpx as http
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser import axe
 from tests.browser.chromium import Watched, wait_here
 from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region
@@ -128,6 +129,7 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     panel = region(page, "What if")
     expect(panel).to_be_visible(timeout=SIMULATED_MS)
     expect(panel.get_by_label("faults", exact=True)).to_contain_text("f1: ")
+    assert axe.check(page).violations == []
     form = panel.get_by_role("form", name="Fork with a dead node")
     form.get_by_label("node", exact=True).select_option("peer-1")
     form.get_by_role("button", name="Died here").click()
