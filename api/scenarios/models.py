@@ -217,7 +217,10 @@ FaultName = Annotated[str, Field(pattern=r"^f[1-9][0-9]{0,8}$")]
 
 
 class NewFork(Body):
-    """A change in a stored run of a seed.  Give nodes to kill or pause at a moment, or faults to leave out."""
+    """A change in a stored run of a seed.
+
+    Give nodes to kill or pause at a moment, faults to leave out, or settings.
+    """
 
     model_config = ConfigDict(json_schema_extra={"example": {"at": 812, "kill": ["broker-2"]}})
 
@@ -227,10 +230,15 @@ class NewFork(Body):
     lasts_ms: int = Field(10_000, gt=0, le=60_000, description="Time after which these nodes return")
     without: list[FaultName] = Field([], max_length=20, description="Faults that are not injected, such as f3")
 
+    settings: dict[Text, Text] = Field(
+        {}, max_length=SETTINGS_MAX,
+        description="Dynamic keys of all brokers from `at` on; without `at`, any keys, from the start of the run on",
+    )  # fmt: skip
+
     @model_validator(mode="after")
     def _changes(self) -> NewFork:
-        if not (self.kill or self.pause or self.without):
-            raise ValueError("there is no change: give kill, pause or without")
+        if not (self.kill or self.pause or self.without or self.settings):
+            raise ValueError("there is no change: give kill, pause, without or settings")
         if self.at is None and (self.kill or self.pause):
             raise ValueError("at is missing: the event after which the nodes are killed or paused")
         return self

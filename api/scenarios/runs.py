@@ -32,7 +32,8 @@ from zabka.api.scenarios.models import (
     SeedPlay,
 )
 from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
-from zabka.simulation.settings import BadSetting, split_settings
+from zabka.simulation.fork import check_setting
+from zabka.simulation.settings import BadSetting, split_settings, world_settings
 
 log = structlog.get_logger()
 
@@ -141,10 +142,18 @@ class ScenarioRuns:
     def request_fork(self, original: Run, at_us: int | None, requested: NewFork) -> ScenarioRun:
         """Queue a fork of a stored run of a seed; it will be stored as the pair of that run.
 
-        Raises Problem: 409 if the queue is full, 422 if the run cannot be forked.
+        Raises Problem: 409 if the queue is full, 422 if the run cannot be forked or a setting is not valid.
         """
         seed, scenario = _seed_of(original)
-        arguments = _arguments("what-if", "--scenario", scenario, seed=seed, pairs=[])
+        pairs = [f"{key}={value}" for key, value in requested.settings.items()]
+        try:
+            for key, value in requested.settings.items():
+                if at_us is not None:
+                    check_setting(key, value)
+            world_settings(pairs)
+        except BadSetting as reason:
+            raise Problem(422, str(reason)) from None
+        arguments = _arguments("what-if", "--scenario", scenario, seed=seed, pairs=pairs)
         arguments += [] if at_us is None else ["--at", f"{at_us / 1_000_000:.6f}s"]
         options = {"--kill": requested.kill, "--pause": requested.pause, "--without": requested.without}
         for option, values in options.items():

@@ -40,7 +40,8 @@ import { noteReached, noteReport } from "./losses.js";
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
  *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
- *   leader_id: string, members: string[]}} GroupView
+ *   leader_id: string, members: string[], after: string, member_id: string, client_id: string,
+ *   timeout_ms: number, caused_by: string}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, controller_terms: ControllerTermView[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
@@ -431,8 +432,9 @@ const HANDLERS = {
   },
   group_changed(state, e) {
     const { type, broker_id, group_id, state: stands, generation_id, leader_id, members } = e;
+    const { after = "", member_id = "", client_id = "", timeout_ms = 0, caused_by = "" } = e;
     if (stands === "Dead") delete state.groups[group_id];
-    else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members });
+    else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members, after, member_id, client_id, timeout_ms, caused_by });
   },
   transaction_changed(state, e) {
     if (!OPEN.has(e.state)) {

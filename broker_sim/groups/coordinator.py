@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.groups.config import GroupConfig
 from zabka.broker_sim.groups.membership import GroupMembership, current_member_error
 from zabka.broker_sim.groups.metadata import Group, GroupState, JoinResult, Member, SyncResult
+from zabka.broker_sim.groups.reasons import DELETED, OFFSETS_DELETED, Reason
 from zabka.broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
 from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
 from zabka.broker_sim.groups.store import GroupStore
@@ -118,11 +119,21 @@ class GroupCoordinator:
         self._expiry = self._runtime.call_later(self.config.offsets_retention_check_interval_ms, self._expire)
         self.store.expire()
 
-    def _journal_group(self, group: Group) -> None:
-        members = list(group.members)
-        leader_id = group.leader_id or ""
-        self._emit(
-            GroupChanged(self._broker_id, group.group_id, str(group.state), group.generation_id, leader_id, members)
+    def _journal_group(self, group: Group, why: Reason) -> None:
+        group.journalled = self._emit(
+            GroupChanged(
+                broker_id=self._broker_id,
+                group_id=group.group_id,
+                state=str(group.state),
+                generation_id=group.generation_id,
+                leader_id=group.leader_id or "",
+                members=list(group.members),
+                after=why.after,
+                member_id=why.member_id,
+                client_id=why.client_id,
+                timeout_ms=why.timeout_ms,
+                caused_by=why.caused_by,
+            )
         )
 
     def roles_changed(self) -> None:
@@ -324,7 +335,7 @@ class GroupCoordinator:
                     errors[topic_partition] = ErrorCode.group_subscribed_to_topic
         free = [topic_partition for topic_partition, error in errors.items() if error is ErrorCode.none]
         if free:
-            self.store.clean_up([group], lambda group: group.offsets.remove(free))
+            self.store.clean_up([group], lambda group: group.offsets.remove(free), OFFSETS_DELETED)
         return ErrorCode.none, errors
 
     # ---- administration ----------------------------------------------------------------------------------------
@@ -370,7 +381,7 @@ class GroupCoordinator:
             else:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
                 self._membership.stop(group, ErrorCode.coordinator_not_available)
-                self.store.clean_up([group], lambda group: group.offsets.remove_all())
+                self.store.clean_up([group], lambda group: group.offsets.remove_all(), DELETED)
         return errors
 
 

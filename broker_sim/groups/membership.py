@@ -20,6 +20,21 @@ from zabka.broker_sim.groups.metadata import (
     Member,
     SyncResult,
 )
+from zabka.broker_sim.groups.reasons import (
+    JOINED,
+    LEADER_JOINED_AGAIN,
+    LEFT,
+    NOT_STORED,
+    PROTOCOLS_CHANGED,
+    STATIC_JOINED_AGAIN,
+    SYNC_OVERDUE,
+    Reason,
+    all_joined,
+    assigned,
+    joins_overdue,
+    session_timed_out,
+    too_large,
+)
 from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
 from zabka.broker_sim.groups.store import GroupStore
 from zabka.ensemble.ports import Runtime
@@ -93,14 +108,20 @@ class GroupMembership:
     """Changes the membership of a store's groups. Callbacks send the responses to waiting requests."""
 
     def __init__(
-        self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
+        self,
+        config: GroupConfig,
+        store: Callable[[], GroupStore],
+        runtime: Runtime,
+        changed: Callable[[Group, Reason], None],
     ) -> None:
-        """`changed` is called after every state change of a group."""
+        """`changed` is called with the reason after every state change of a group."""
         self._config = config
         self._store = store
         self._runtime = runtime
         self._changed = changed
-        self.sessions = MemberSessions(runtime, self._remove_member)
+        self.sessions = MemberSessions(
+            runtime, lambda group, member: self._remove_member(group, member, session_timed_out(member))
+        )
 
     def _now_ms(self) -> int:
         return self._runtime.now().wall_ms
@@ -184,7 +205,8 @@ class GroupMembership:
             # If the member's protocols are unchanged, only the leader's request starts a rebalance: the leader may have
             # noticed changes of the topics.
             self._update_member(group, member, joining, answer)
-            self._prepare_if_possible(group)
+            reason = LEADER_JOINED_AGAIN if unchanged else PROTOCOLS_CHANGED
+            self._prepare_if_possible(group, reason.about(member))
 
     def _joined(self, group: Group, member: Member) -> JoinResult:
         leads = group.leader_id == member.member_id
@@ -223,7 +245,7 @@ class GroupMembership:
             group.new_member_added = True
         group.add(member, joining.protocol_type)
         self.sessions.expect(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._prepare_if_possible(group)
+        self._prepare_if_possible(group, JOINED.about(member))
 
     # ---- static members ----------------------------------------------------------------------------------------
 
@@ -241,7 +263,7 @@ class GroupMembership:
         self._update_member(group, member, joining, answer)
         if group.state is _STABLE:
             if group.select_protocol() != group.protocol_name:
-                self._prepare_if_possible(group)
+                self._prepare_if_possible(group, STATIC_JOINED_AGAIN.about(member))
                 return
             assignment = {each.member_id: each.assignment for each in group.members.values()}
             stored = self._store().store_group(group, assignment)
@@ -265,7 +287,7 @@ class GroupMembership:
             self._runtime.spawn(finish(), f"store group {group.group_id}")
         elif group.state is _COMPLETING:
             # The leader may be computing an assignment for the old member id, so rebalance.
-            self._prepare(group)
+            self._prepare(group, STATIC_JOINED_AGAIN.about(member))
 
     def _undo_replacement(
         self, group: Group, member: Member, old_id: str, error: ErrorCode, leader_before: str | None
@@ -296,11 +318,11 @@ class GroupMembership:
 
     # ---- the rebalance -----------------------------------------------------------------------------------------
 
-    def _prepare_if_possible(self, group: Group) -> None:
+    def _prepare_if_possible(self, group: Group, reason: Reason) -> None:
         if group.can_rebalance:
-            self._prepare(group)
+            self._prepare(group, reason)
 
-    def _prepare(self, group: Group) -> None:
+    def _prepare(self, group: Group, reason: Reason) -> None:
         """Begin a rebalance. Members that wait for an assignment must join again."""
         if group.state is _COMPLETING:
             self._propagate_error(group, ErrorCode.rebalance_in_progress)
@@ -312,7 +334,7 @@ class GroupMembership:
         else:
             delayed = DelayedJoin(False, group.rebalance_timeout_ms)
         group.transition_to(_PREPARING, self._now_ms())
-        self._changed(group)
+        self._changed(group, reason)
         self._await_joins(group, delayed)
 
     def _await_joins(self, group: Group, delayed: DelayedJoin) -> None:
@@ -321,13 +343,15 @@ class GroupMembership:
         delayed.timer = self._runtime.call_later(delay_ms, lambda: self._join_delay_over(group, delayed))
         self._complete_join_if_all_joined(group)
 
-    def _complete_join_if_all_joined(self, group: Group) -> None:
+    def _complete_join_if_all_joined(self, group: Group, removed: Reason | None = None) -> None:
         delayed = group.rebalance
         if delayed is not None and not delayed.is_initial and group.state is _PREPARING and group.all_have_joined:
             if delayed.timer is not None:
                 delayed.timer.cancel()
             group.rebalance = None
-            self._complete_join(group)
+            # If the last member was removed during the rebalance, its removal is the reason why the group is empty.
+            is_empty = removed is not None and not group.members
+            self._complete_join(group, removed if removed and is_empty else all_joined(group.journalled))
 
     def _join_delay_over(self, group: Group, delayed: DelayedJoin) -> None:
         if group.rebalance is not delayed:
@@ -339,9 +363,10 @@ class GroupMembership:
             remaining_ms = max(delayed.remaining_ms - delayed.delay_ms, 0)
             self._await_joins(group, DelayedJoin(True, delay_ms, remaining_ms))
         else:
-            self._complete_join(group)
+            reason = all_joined if delayed.is_initial else joins_overdue
+            self._complete_join(group, reason(group.journalled))
 
-    def _complete_join(self, group: Group) -> None:
+    def _complete_join(self, group: Group, reason: Reason) -> None:
         """Begin the next generation with the members that have joined.
 
         Dynamic members that have not joined are removed; static members are not.
@@ -355,7 +380,7 @@ class GroupMembership:
             self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
             return
         group.next_generation(self._now_ms())
-        self._changed(group)
+        self._changed(group, reason)
         if group.state is _EMPTY:
             # If this record cannot be stored, the next coordinator may load the previous generation for a while,
             # although its members no longer exist.
@@ -423,13 +448,13 @@ class GroupMembership:
                 return
             if error is not ErrorCode.none:
                 self._propagate_error(group, error)
-                self._prepare_if_possible(group)
+                self._prepare_if_possible(group, NOT_STORED)
                 return
             for member in group.members.values():
                 member.assignment = assignment[member.member_id]
             self._propagate(group, ErrorCode.none)
             group.transition_to(_STABLE, self._now_ms())
-            self._changed(group)
+            self._changed(group, assigned(group.journalled))
 
         self._runtime.spawn(finish(), f"store group {group.group_id}")
 
@@ -464,7 +489,7 @@ class GroupMembership:
             return
         for member_id in list(group.pending_sync):
             group.remove(member_id)
-        self._prepare(group)
+        self._prepare(group, SYNC_OVERDUE)
 
     # ---- heartbeats --------------------------------------------------------------------------------------------
 
@@ -503,29 +528,30 @@ class GroupMembership:
             error = current_member_error(group, member_id, instance_id)
             if error is not ErrorCode.none:
                 return error
-        self._remove_member(group, group.members[member_id])
+        member = group.members[member_id]
+        self._remove_member(group, member, LEFT.about(member))
         return ErrorCode.none
 
-    def _remove_member(self, group: Group, member: Member) -> None:
+    def _remove_member(self, group: Group, member: Member, reason: Reason) -> None:
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
         # Fail the pending SyncGroup. Kafka does not respond to it, so there the client waits for its
         # request.timeout.ms.
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.member_id)
         if group.state in (_STABLE, _COMPLETING):
-            self._prepare(group)
+            self._prepare(group, reason)
         elif group.state is _PREPARING:
-            self._complete_join_if_all_joined(group)
+            self._complete_join_if_all_joined(group, reason)
 
     # ---- load and unload ---------------------------------------------------------------------------------------
 
-    def loaded(self, group: Group) -> None:
+    def loaded(self, group: Group, reason: Reason) -> None:
         """Start the session timeouts of a group that was loaded from the log. Rebalance the group if it is too
         large.
         """
-        self._changed(group)
+        self._changed(group, reason)
         if len(group.members) > self._config.group_max_size:
-            self._prepare(group)
+            self._prepare(group, too_large(group.journalled))
         for member in list(group.members.values()):
             self.sessions.renew(group, member)
 

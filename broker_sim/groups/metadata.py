@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.groups.offsets import GroupOffsets
 from zabka.broker_sim.groups.records import OffsetAndMetadata, StoredGroup, StoredMember
 from zabka.ensemble.ports import Timer
+from zabka.journal.cause import UNKNOWN, Cause
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.consumer_protocol import (
     NO_GENERATION,
@@ -156,6 +157,7 @@ class Group:
     __slots__ = (
         "generation_id",
         "group_id",
+        "journalled",
         "leader_id",
         "members",
         "new_member_added",
@@ -194,6 +196,8 @@ class Group:
         self.subscribed_topics: tuple[str, ...] | None = None
         """The topics to which members are subscribed; None if unknown."""
         self.new_member_added = False
+        self.journalled: Cause = UNKNOWN
+        """Reference to the journal event of the last change."""
         self.rebalance: DelayedJoin | None = None
         self.sync_timer: Timer | None = None
 

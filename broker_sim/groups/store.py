@@ -16,6 +16,7 @@ from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
 from zabka.broker_sim.groups.log import read_group_log
 from zabka.broker_sim.groups.metadata import Group, GroupState
 from zabka.broker_sim.groups.offsets import StoredOffset
+from zabka.broker_sim.groups.reasons import EXPIRED, TOPICS_DELETED, Reason, taken_over
 from zabka.broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.verification_state import Guard
@@ -105,8 +106,8 @@ class GroupStore:
         replicas: ReplicaManager,
         runtime: Runtime,
         emit: Emit,
-        changed: Callable[[Group], None],
-        loaded: Callable[[Group], None],
+        changed: Callable[[Group, Reason], None],
+        loaded: Callable[[Group, Reason], None],
         unloaded: Callable[[Group], None],
     ) -> None:
         self.groups: dict[str, Group] = {}
@@ -179,7 +180,7 @@ class GroupStore:
         partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
         if partition is None or number not in self._loading:
             return
-        size = self._config.offsets_load_buffer_size
+        size, leader_epoch = self._config.offsets_load_buffer_size, partition.leader_epoch
         read = None
         with suppress(LogDirFailed):
             # If the log directory fails, another broker becomes coordinator and reads its own replica. Until then, this
@@ -187,6 +188,7 @@ class GroupStore:
             read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
+        why = taken_over(partition.topic_partition, leader_epoch)
         if read.unreadable:
             name = str(partition.topic_partition)
             self._emit(
@@ -200,13 +202,13 @@ class GroupStore:
                 self.groups[group.group_id] = group
                 for producer_id in group.offsets.producers:
                     self._in_transactions.setdefault(producer_id, {})[group.group_id] = None
-                self._loaded(group)
+                self._loaded(group, why)
             if not taken % SLICE_GROUPS:
                 await self._runtime.sleep(0)
         deleted = self._deleted_meanwhile.pop(number, {})
         if deleted:
             read_here = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
-            self.clean_up(read_here, lambda group: group.offsets.remove_deleted(deleted))
+            self.clean_up(read_here, lambda group: group.offsets.remove_deleted(deleted), TOPICS_DELETED)
         self._owned[number] = None
         del self._loading[number]
         for producer_id, is_commit in self._ended_meanwhile.pop(number, []):
@@ -405,7 +407,7 @@ class GroupStore:
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
-        self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
+        self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone), TOPICS_DELETED)
 
     def expire(self) -> int:
         """Remove offsets past their retention, and empty groups without offsets. Return the number of removed
@@ -413,10 +415,12 @@ class GroupStore:
         """
         now_ms = self._runtime.now().wall_ms
         retention_ms = self._config.offsets_retention_ms
-        return self.clean_up(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
+        return self.clean_up(
+            self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms), EXPIRED
+        )
 
-    def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
-        """Call `remove` for each group, and remove groups that are dead or empty afterwards.
+    def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]], reason: Reason) -> int:
+        """Call `remove` for each group, and remove groups that are dead or empty afterwards, for this reason.
 
         Returns the number of removed offsets, without waiting for their tombstones. If tombstones are lost, the next
         coordinator writes them again.
@@ -435,7 +439,7 @@ class GroupStore:
             keys = [offset_key(group.group_id, topic_partition) for topic_partition in removed]
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
-                self._changed(group)
+                self._changed(group, reason)
                 # A group in generation 0 has only committed offsets, so there is no group record to delete.
                 if group.generation_id > 0:
                     keys.append(group_key(group.group_id))

@@ -60,6 +60,8 @@ def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> No
 
 _LESSONS = "lessons/"
 _QUESTION_ENDS = "\n## Run it\n"
+_LISTED = re.compile(r"(?<=\| )(\[[^\]]+\]\(([\w-]+)\.md\))(?= \|)")
+_PLAY_LISTED = r'\1, <a href="play/\2.html">play it here</a>'
 _PLAY = """
 <p><a href="play/{name}.html"><strong>Play this lesson here</strong></a>: predict, then watch the run. No installation
 is needed.</p>
@@ -67,7 +69,9 @@ is needed.</p>
 
 
 def link_to_the_playable_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Insert a link to the lesson's interactive page (`scripts/lesson_pages.py`) after the lesson's question."""
+    """Insert links to the interactive pages (`scripts/lesson_pages.py`): in the list, and after each question."""
+    if name == _LESSONS + "index":
+        source[0] = _LISTED.sub(_PLAY_LISTED, source[0])
     if name.startswith(_LESSONS) and _QUESTION_ENDS in source[0]:
         link = _PLAY.format(name=name.removeprefix(_LESSONS))
         source[0] = source[0].replace(_QUESTION_ENDS, link + _QUESTION_ENDS, 1)

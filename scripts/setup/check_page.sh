@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks the types of the page's modules, which are written as JSDoc.  Only developers need TypeScript, so it is installed
-# here, if it is missing, and not by the set-up.
+# Checks the types of the page's modules, which are written as JSDoc.  Only developers need TypeScript and axe-core (for
+# the tests of accessibility), so they are installed here, if they are missing, and not by the set-up.
 set -eu
-if [ ! -x node_modules/.bin/tsc ]; then
+if [ ! -x node_modules/.bin/tsc ] || [ ! -e node_modules/axe-core ]; then
   if command -v npm >/dev/null 2>&1; then
     NPM=npm
   else

@@ -84,6 +84,17 @@ def test_fork_without_a_fault_lacks_exactly_that_fault(http: httpx.Client, run: 
     assert left_out not in ids
 
 
+def test_fork_can_have_another_setting_from_the_start(http: httpx.Client, run: str) -> None:
+    found = forked(http, run, settings={"tickTime": "700"})
+    assert found["error"] is None
+    fork = http.get(f"{V1}/runs/{found['id']}").json()
+    assert (fork["pair"], fork["variant"]) == (run, "tickTime=700 from the start")
+    configs = [event["config"]["tickTime"] for event in events(http, fork["id"], types="node_started")]
+    assert configs and set(configs) == {"700"}
+    at_a_moment = http.post(f"{V1}/runs/{run}/forks", json={"at": 200, "settings": {"tickTime": "700"}})
+    assert (at_a_moment.status_code, "Change it from the start" in at_a_moment.json()["detail"]) == (422, True)
+
+
 def test_impossible_change_is_the_error_of_the_fork(http: httpx.Client, run: str) -> None:
     found = forked(http, run, without=["f9999"])
     assert "no fault of the run is f9999" in found["error"]
@@ -96,6 +107,7 @@ def test_impossible_change_is_the_error_of_the_fork(http: httpx.Client, run: str
         ({}, 422),
         ({"kill": ["peer-1"]}, 422),
         ({"at": 5, "kill": ["--out"]}, 422),
+        ({"settings": {"no.such.key": "1"}}, 422),
         ({"at": 10**9, "kill": ["peer-1"]}, 404),
     ],
 )

@@ -138,12 +138,21 @@ class Firefox:
 
     def complaints(self, url: str) -> list[str]:
         """Return the console messages about files whose address starts with `url`, except style sheets."""
+        found: list[str] = self._ask_browser(COMPLAINTS, url)
+        return found
+
+    def disconnect(self) -> None:
+        """Turn the network off, as the menu item Work Offline does."""
+        self._ask_browser("Services.io.offline = true")
+        assert self._ask_browser("return Services.io.offline")
+
+    def _ask_browser(self, program: str, *arguments: Any) -> Any:
+        """Run a JavaScript function body in the browser itself, not in the page, and return the value."""
         self.command("Marionette:SetContext", {"value": "chrome"})
         try:
-            found: list[str] = self.ask(COMPLAINTS, url)
+            return self.ask(program, *arguments)
         finally:
             self.command("Marionette:SetContext", {"value": "content"})
-        return found
 
     def screenshot(self, path: Path) -> None:
         """Save a screenshot of the window as PNG."""

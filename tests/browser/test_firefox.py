@@ -11,7 +11,10 @@ import pytest
 from tests.browser.firefox import POLL_S, WAIT_S, Firefox
 from tests.browser.page_server import PageServer
 from tests.browser.test_moments import write_failover
+from zabka.api.exports.file import page_of
+from zabka.api.exports.played import scenario_runs
 from zabka.journal import events as e
+from zabka.simulation.scenarios.library import LIBRARY
 
 TABS = ["messages", "links", "table", "lab", "lessons", "compare"]
 TEXT = "return document.querySelector(arguments[0])?.textContent.includes(arguments[1]) ?? false;"
@@ -69,6 +72,22 @@ def test_page_works_in_firefox(firefox: Firefox, failed_over: PageServer) -> Non
     firefox.press("End")
     firefox.until(TEXT, ".when", "LIVE")
     assert firefox.complaints(failed_over.url) == []
+
+
+def test_exported_run_opens_in_firefox_without_a_network(firefox: Firefox, tmp_path: Path) -> None:
+    runs = scenario_runs(LIBRARY["kafka-1211"])
+    path = tmp_path / "run.html"
+    path.write_text(page_of(runs, "kafka-1211.bug"))
+    firefox.disconnect()
+    firefox.go(path.as_uri())
+    firefox.until(TEXT, ".when.past", f"event {runs[1].about.decisive_seq}")
+    firefox.until(PAINTED)
+    firefox.until(TEXT, "#why .chain .end", "First cause: this fault.")
+    for tab in ("messages", "table", "compare"):
+        firefox.ask("location.hash = `run=kafka-1211.bug&with=kafka-1211&tab=${arguments[0]}`", tab)
+        firefox.until("return document.querySelector(`main.on-${arguments[0]} .stage .panel h2`) !== null", tab)
+    firefox.until(TEXT, ".side-by-side", "truncated")
+    assert firefox.complaints(path.as_uri()) == []
 
 
 def test_console_error_in_firefox_is_recorded(firefox: Firefox, server: PageServer) -> None:

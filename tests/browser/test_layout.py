@@ -52,6 +52,11 @@ def test_page_header_stays_compact_with_six_faults_and_a_moment(page: Page, serv
     box = page.get_by_role("banner").bounding_box()
     assert box is not None
     assert box["height"] <= 100
+    page.evaluate("scrollTo(0, 300)")
+    page.wait_for_function("() => scrollY > 0")
+    tabs = page.get_by_role("navigation", name="Views").bounding_box()
+    assert tabs is not None
+    assert tabs["y"] >= box["height"] - 1
 
 
 def test_controller_gap_box_is_as_wide_as_its_reason_text(page: Page, server: PageServer) -> None:

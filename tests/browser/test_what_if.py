@@ -9,6 +9,7 @@ import httpx as http
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser import axe
 from tests.browser.chromium import Watched, wait_here
 from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region
@@ -46,8 +47,9 @@ def test_answer_grows_and_shows_when_the_state_was_read(page: Page, server: Page
     assert server.agent.asked == []
 
     shown.get_by_role("button", name="Ask with acks=1").click()
-    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
+    wait_here(page, lambda: len(server.follower.asked) == 2)
     assert [asked[6] for asked in server.follower.asked] == ["all", "1"]
+    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
     page.keyboard.press("Escape")
     expect(shown).to_have_count(0)
 
@@ -126,8 +128,9 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     page.goto(f"{simulating.url}#scenario=ensemble&seed=2&at=300")
     panel = region(page, "What if")
     expect(panel).to_be_visible(timeout=SIMULATED_MS)
-    expect(panel.get_by_label("fault", exact=True)).to_contain_text("f1: ")
-    form = panel.get_by_role("form", name="What if a node died here")
+    expect(panel.get_by_label("faults", exact=True)).to_contain_text("f1: ")
+    assert axe.check(page).violations == []
+    form = panel.get_by_role("form", name="Fork with a dead node")
     form.get_by_label("node", exact=True).select_option("peer-1")
     form.get_by_role("button", name="Died here").click()
     expect(panel).to_contain_text("peer-1 dies at event 300")
@@ -135,4 +138,15 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s")
     fork, run = http.get(f"{simulating.url}/api/v1/runs").json()[1:3]
     assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
+
+    page.evaluate(f"location.hash = '#run={run['id']}&at=300'")
+    form = panel.get_by_role("form", name="Fork with another setting")
+    form.get_by_label("setting").fill("tickTime")
+    form.get_by_label("value").fill("700")
+    form.get_by_role("button", name="Change").click()
+    expect(panel.get_by_role("alert")).to_contain_text("tickTime cannot change at a moment")
+    form.get_by_label("from").select_option("start")
+    form.get_by_role("button", name="Change").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible(timeout=SIMULATED_MS)
+    expect(page.locator("main")).to_contain_text("tickTime=700 from the start")
     assert watched.leave() == []

@@ -93,6 +93,31 @@ def test_leaving_out_a_fault_changes_the_run_from_its_injection() -> None:
     assert b'"f2"' not in b"".join(pair.fork.lines())
 
 
+def test_setting_from_the_start_leaves_the_faults_as_they_were() -> None:
+    asked = FAULTS._replace(at_us=None, settings_at={"replica.lag.time.max.ms": "6000"})
+    pair = play(asked)
+    lines = list(report(asked, pair))
+    assert lines[0] == "seed 4 of chaos: replica.lag.time.max.ms=6000 from the start"
+    assert lines[1].startswith("identical, byte for byte: the first ")
+    drawn = [
+        [(each.event.fault_id, each.event.kind) for each in run.entries if isinstance(each.event, e.FaultInjected)][:3]
+        for run in (pair.run, pair.fork)
+    ]
+    assert len(drawn[0]) == 3 and drawn[0] == drawn[1]
+    started = [each.event.config for each in pair.fork.entries if isinstance(each.event, e.NodeStarted)]
+    assert {config["replica.lag.time.max.ms"] for config in started if "broker.id" in config} == {"6000"}
+
+
+def test_several_faults_of_a_swarm_can_be_left_out_together() -> None:
+    pair = play(NO_CHANGE._replace(seed=1, scenario="swarm", settings=None, at_us=None, without=("f2", "f5")))
+    ids = [
+        [each.event.fault_id for each in run.entries if isinstance(each.event, e.FaultInjected)]
+        for run in (pair.run, pair.fork)
+    ]
+    assert ids[1][:1] == ids[0][:1] == ["f1"]
+    assert {"f2", "f5"} <= set(ids[0]) and not {"f2", "f5"} & set(ids[1])
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -116,6 +141,8 @@ def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, object],
         (["--at", "noon"], "--at noon: a time in seconds is wanted"),
         (["--at", "3", "--without", "x"], "--without x: the id of a fault is wanted"),
         (["--at", "3", "--kill", "peer-1", "--for", "61s"], "--for 61s: a time of at most 60 s"),
+        (["--set", "tickTime=700", "--scenario", "whole"], "whole draws its settings from the seed"),
+        (["--set", "tickTime=700", "--futures", "2"], "--at is missing"),
         (["--at", "3", "--set", "x"], "--set takes KEY=VALUE"),
         (["--at", "3", "--set", "peers=5"], "peers cannot change at a moment"),
         (["--at", "3", "--scenario", "kafka-1211"], "kafka-1211 is no scenario that draws its faults"),

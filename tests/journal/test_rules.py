@@ -41,7 +41,7 @@ BY_NAME = {rule.name: rule for rule in EVERY_RULE}
 EVERY_LINK = {link for rule in EVERY_RULE for link in (rule.theirs, *rule.references)}
 JAVA = re.compile(r"(server|client)/[\w/]+\.java")
 CLIENT = re.compile(r"common/(network|security/authenticator)/\w+\.java")
-SCALA = re.compile(r"(cluster|controller|coordinator/transaction|log|server|zk|zookeeper)/\w+\.scala")
+SCALA = re.compile(r"(cluster|controller|coordinator/(transaction|group)|log|server|zk|zookeeper)/\w+\.scala")
 
 
 PLAYED = (
@@ -75,6 +75,21 @@ RARE = (
     e.LastStableOffsetReleased(1, "orders", 0, 2, 10, 10, 61_000, "broker-1#9"),
     e.LastStableOffsetHeld(1, "orders", 0, 2, 4, 10, 7, 0, 12_000, "open 7 orders-0@4"),
     *(
+        e.GroupChanged(1, "readers", "PreparingRebalance", 2, "", [], after)
+        for after in (
+            "member joined",
+            "leader joined again",
+            "static member joined again",
+            "member left",
+            "session timed out",
+            "members did not fetch their assignment",
+            "all members joined",
+            "assignment stored",
+            "loaded",
+            "group deleted",
+        )
+    ),
+    *(
         e.TransactionChanged(1, "payments", "", 7, 0, [], after)
         for after in (
             "producer started",
@@ -90,7 +105,7 @@ RARE = (
 )
 """Decisions that these runs do not contain.
 
-They need transactions, a failing disk, a membership change, or hours of run time.
+They need groups, transactions, a failing disk, a membership change, or hours of run time.
 """
 
 

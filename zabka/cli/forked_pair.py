@@ -23,8 +23,6 @@ LASTS_S_MAX = 60
 
 It must be well below 120 s, the time for which a run waits until the cluster has recovered.
 """
-UNALIGNED = ("swarm", "whole")
-"""Name prefixes of the scenarios in which leaving out a fault can change the ids of later faults."""
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*s?")
 _FAULT = re.compile(r"(?:fault-|f)?([1-9]\d{0,8})")
 
@@ -48,6 +46,7 @@ class Asked(NamedTuple):
     kill: tuple[str, ...]
     pause: tuple[str, ...]
     settings_at: dict[str, str]
+    """Dynamic configuration from `at_us` on, or if that is None, settings from the start on."""
     lasts_ms: int
 
 
@@ -91,6 +90,16 @@ def dynamic(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def from_start(scenario: str, settings: Sequence[str]) -> dict[str, str]:
+    """Return the settings with which a fork of the scenario is played from the start.  Raises BadChange, BadSetting."""
+    from zabka.simulation.settings import world_settings
+
+    if settings and world_of(scenario) is None:
+        raise BadChange(f"{scenario} draws its settings from the seed; change a setting with --at, at a moment")
+    world_settings(settings)
+    return dict((key, value) for key, _, value in (setting.partition("=") for setting in settings))
+
+
 def lasts_ms_of(text: str) -> int:
     """Parse the time for which a node is killed or paused.  Raises BadChange."""
     lasts_ms = time_us("--for", text) // 1000
@@ -116,10 +125,14 @@ def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair
     """Play the run, check that the change can be made in it, and play the fork.  Raises BadChange."""
     from zabka.simulation.fork import Change
     from zabka.simulation.run import run_forked
+    from zabka.simulation.settings import world_settings
 
     run = run_forked(asked.seed, asked.scenario, Change(asked.at_us or 0), asked.settings, tap=taps[0])
     change = _change(asked, run)
-    fork = run_forked(asked.seed, asked.scenario, change, asked.settings, original=run, tap=taps[1])
+    settings = asked.settings
+    if change.started_with:
+        settings = world_settings([f"{key}={value}" for key, value in change.started_with.items()])
+    fork = run_forked(asked.seed, asked.scenario, change, settings, original=run, tap=taps[1])
     _check_left_out(run, fork, change)
     if fork.refused:
         raise BadChange(f"--set: the brokers reject it: {fork.refused}")
@@ -140,16 +153,16 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
     missing = [each for each in asked.without if each not in faults]
     if missing:
         raise BadChange(f"no fault of the run is {missing[0]}; there are {_listed(faults, asked.at_us or 0)}")
-    at_us = asked.at_us if asked.at_us is not None else min(faults[each][0] for each in asked.without)
+    started_with = asked.settings_at if asked.at_us is None else {}
+    if asked.at_us is not None or started_with:
+        at_us = asked.at_us or 0
+    else:
+        at_us = min(faults[each][0] for each in asked.without)
     early = [each for each in asked.without if faults[each][0] < at_us]
     if early:
         raise BadChange(f"{early[0]} was injected at {seconds(faults[early[0]][0])}, before --at {seconds(at_us)}")
     if at_us > run.entries[-1].mono_us:
         raise BadChange(f"--at {seconds(at_us)}: the run ends at {seconds(run.entries[-1].mono_us)}")
-    if len(asked.without) > 1 and asked.scenario.startswith(UNALIGNED):
-        raise BadChange(
-            f"leave out one fault at a time in {asked.scenario}: the ids of later faults may differ after it"
-        )
     twice = [name for name, count in Counter((*asked.kill, *asked.pause)).items() if count > 1]
     if twice:
         raise BadChange(f"{twice[0]} is named twice: kill or pause a node once")
@@ -159,9 +172,10 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
             raise BadChange(f"there is no node {name}; there are {', '.join(run.nodes)}")
         if state != RUNNING:
             raise BadChange(f"{name} is {state} already at {seconds(at_us)}")
-    if asked.settings_at and not any(name.startswith("broker-") for name in run.nodes):
+    settings_at = {} if started_with else asked.settings_at
+    if settings_at and not any(name.startswith("broker-") for name in run.nodes):
         raise BadChange(f"--set changes the configuration of brokers, and {asked.scenario} has none")
-    return Change(at_us, asked.without, asked.kill, asked.pause, asked.lasts_ms, asked.settings_at)
+    return Change(at_us, asked.without, asked.kill, asked.pause, asked.lasts_ms, settings_at, started_with)
 
 
 def _faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:

@@ -36,16 +36,18 @@ def change_text(change: Change) -> str:
     for names, what in ((change.killed, "killed"), (change.paused, "paused")):
         parts += [f"{name} is {what} for {change.lasts_ms / 1000:g} s" for name in names]
     parts += [f"{key}={value}" for key, value in change.settings.items()]
+    parts += [f"{key}={value} from the start" for key, value in change.started_with.items()]
     return ", ".join(parts) or "no change"
 
 
 def change_options(change: Change) -> str:
     """Return the options that make this change."""
-    parts = [f"--at {change.at_us / 1_000_000:.6f}s"]
+    parts = [] if change.started_with else [f"--at {change.at_us / 1_000_000:.6f}s"]
     parts += [f"--without {each}" for each in change.left_out]
     parts += [f"--kill {each}" for each in change.killed] + [f"--pause {each}" for each in change.paused]
     parts += [f"--for {change.lasts_ms / 1000:g}s"] if change.killed or change.paused else []
-    return " ".join([*parts, *(f"--set {key}={value}" for key, value in change.settings.items())])
+    settings = {**change.settings, **change.started_with}
+    return " ".join([*parts, *(f"--set {key}={value}" for key, value in settings.items())])
 
 
 def report(asked: Asked, pair: Pair) -> Iterator[str]:
@@ -56,11 +58,13 @@ def report(asked: Asked, pair: Pair) -> Iterator[str]:
 
     change, sentences = pair.change, read_sentences()
     at = seconds(change.at_us)
-    yield f"seed {asked.seed} of {asked.scenario}, from {at} on: {change_text(change)}"
+    since = "" if change.started_with else f", from {at} on"
+    yield f"seed {asked.seed} of {asked.scenario}{since}: {change_text(change)}"
     if pair.same == len(pair.run.entries) == len(pair.fork.entries):
         yield f"the two runs are identical, byte for byte: {pair.same:,} events"
         return
-    yield f"identical, byte for byte, up to then: the first {pair.same:,} events"
+    until = "" if change.started_with else ", up to then"
+    yield f"identical, byte for byte{until}: the first {pair.same:,} events"
     yield from ("", "the first events that differ")
     for name, run in ((AS_IT_WAS, pair.run), (WHAT_IF, pair.fork)):
         for entry in run.entries[pair.same : pair.same + SHOWN]:
@@ -287,7 +291,10 @@ For = Annotated[str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for wh
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
+        "--set",
+        metavar="KEY=VALUE",
+        envvar="ZABKA_SET",
+        help="A setting that Kafka can change in running brokers; without --at, any setting, from the start",
     ),
 ]
 Futures = Annotated[
@@ -346,7 +353,7 @@ def command(
 ) -> None:
     """Play a seed with a change from a moment on, or forecast the death of a running cluster's node."""
     from zabka.api.exports.document import NoPage
-    from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, lasts_ms_of, time_us, world_of
+    from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, from_start, lasts_ms_of, time_us, world_of
     from zabka.simulation.settings import BadSetting
 
     try:
@@ -362,10 +369,12 @@ def command(
         asked = Asked(
             seed, scenario, world_of(scenario), None if at is None else time_us("--at", at),
             tuple(map(fault_id, without or ())), tuple(kill or ()), pause=tuple(pause or ()),
-            settings_at=dynamic(set_ or ()), lasts_ms=lasts_ms_of(for_),
+            settings_at=dynamic(set_ or ()) if at else from_start(scenario, set_ or ()), lasts_ms=lasts_ms_of(for_),
         )  # fmt: skip
-        if at is None and (not without or kill or pause or set_):
+        if at is None and (kill or pause or not (without or set_)):
             raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
+        if futures and at is None:
+            raise BadChange("--at is missing: the moment from which the futures differ, such as --at 12.3s")
         if futures and without:
             raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
         if journals is not None:

@@ -137,7 +137,7 @@ def open_transaction_cause(producer_id: int, partition: TopicPartition, first_of
 TIMERS = frozenset(
     {
         "session-expiry", "isr-expiration", "auto-leader-rebalance", "initLimit", "transaction-abort",
-        "transactionalId-expiration",
+        "transactionalId-expiration", "group-session", "pending-sync", "offsets-retention",
     }
 )  # fmt: skip
 REQUESTS = frozenset(
@@ -146,6 +146,7 @@ REQUESTS = frozenset(
         "ControlledShutdown", "ReplicaLeaderElection", "ApiPartitionReassignment",
         "reconfig", "FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "TRUNC", "PROPOSAL", "of a broken protocol",
         "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DeleteRecords",
+        "JoinGroup", "SyncGroup", "LeaveGroup", "DeleteGroups", "OffsetDelete", "UpdateMetadata",
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""The cause of a silence that expired a session or removed a follower from an ISR: a stop or a cut link.
+"""The cause of a silence: a stopped process or a cut link.
+
+A silence expires a session, removes a follower from an ISR, or removes a member from a consumer group.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
 nothing, and nothing arrives over a cut link. The stop or the cut is the cause only if it was active at the decision and
@@ -22,6 +24,7 @@ from zabka.journal.events import (
     Event,
     FaultInjected,
     FaultRemoved,
+    GroupChanged,
     IsrProposed,
     LinkFaultApplied,
     NodeStarted,
@@ -129,7 +132,7 @@ class Silences:
                 ended = {node: by for node, by in self._stopped.items() if _fault_of(by.event) == fault_id}
                 self._resumed |= {node: by for node, by in ended.items() if not _is_process_end(by.event)}
                 self._stopped = {node: by for node, by in self._stopped.items() if node not in ended}
-            case Expired() | IsrProposed():
+            case Expired() | IsrProposed() | GroupChanged():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
                 found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
                 # If several replicas leave the ISR at the same time, one event must explain all of them.
@@ -156,6 +159,10 @@ class Silences:
                 for each in event.moved
                 if each.replica not in event.isr and each.caught_up_ms_ago >= 0
             ]
+        if isinstance(event, GroupChanged):
+            coordinator, timeout_ms = f"broker-{event.broker_id}", event.timeout_ms
+            # Only the end of a member's session has a timeout. A member waits for the response to its heartbeat.
+            return [_Silence(event.client_id, coordinator, timeout_ms, timeout_ms, True)] if timeout_ms else []
         if not isinstance(event, Expired):
             return []
         owner = self._owners.get(event.session_id) or session_text(event.session_id)

@@ -9,6 +9,7 @@ The change is a scheduled call that is the first one of its time: the events bef
 | a node is killed or paused | it is started or resumed after `lasts_ms`, unless another fault has hit it by then; the \
 run also starts it when its faults end |
 | a setting is different | an operator sets the brokers' dynamic configuration, as kafka-configs.sh does |
+| a setting is different from the start | the world is built with it; the faults are those of the run |
 | another future | from then on, all random numbers of the world are other ones |
 """
 
@@ -33,6 +34,7 @@ from zabka.simulation.settings import BadSetting, is_setting_of_the_world
 REQUESTER = "what-if"
 """Requester of the fork's own faults and settings, as the journal names it."""
 RETRY_MS = 200
+FROM_START = "Change it from the start"
 _REJECTIONS = (ErrorCode.invalid_request, ErrorCode.invalid_config, ErrorCode.policy_violation)
 """Errors with which a broker rejects a configuration permanently."""
 _STOPS = ("crash", "power_loss", "stop", "pause")
@@ -52,6 +54,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """Time after which killed nodes are started, and paused nodes resumed."""
     settings: Mapping[str, str] = {}
     """Dynamic configuration of all brokers."""
+    started_with: Mapping[str, str] = {}
+    """Settings of the whole fork, from the start on."""
     future: int | None = None
     """Seed for new random numbers after the change. None keeps the random numbers of the original run."""
 
@@ -66,15 +70,15 @@ def check_setting(key: str, value: str) -> None:
     if is_setting_of_the_world(key):
         raise BadSetting(
             f"{key} cannot change at a moment: the world is built with it, so another value would change what happened "
-            "before"
+            f"before. {FROM_START}"
         )
     known = KAFKA_KEYS.get(key)
     if known is None:
         raise BadSetting(f"{key} is no key of Kafka's brokers")
     if not known.is_dynamic:
-        raise BadSetting(f"{key} cannot change at a moment: a broker reads it only when it starts")
+        raise BadSetting(f"{key} cannot change at a moment: a broker reads it only when it starts. {FROM_START}")
     if known.is_per_broker:
-        raise BadSetting(f"{key} cannot change at a moment: Kafka sets it for each broker, not for all of them")
+        raise BadSetting(f"{key} cannot change at a moment: Kafka sets it for each broker, not for all. {FROM_START}")
     try:
         known.definition.parse(value)
     except ConfigError as reason:

@@ -40,7 +40,7 @@ export function controller_terms(m) {
   return html`<section class="panel controller_terms" id="controller_terms" tabindex="-1" aria-labelledby="controller_terms-title">
     <div class="epoch ${missing || absent_us !== null ? "bad" : ""}">
       <h2 id="controller_terms-title">${term("Controller", "controller")} ${term("epoch")}</h2>
-      <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
+      <p class="number" role="group" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${missing ? html`${icon("bad")} No controller` : gone(ensemble) ? "No brokers" : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`
           : since === null ? "" : html`${gone(ensemble) ? "for" : ensemble.stale ? "was controller for" : "controller for"} <time>${lasted}</time>`}</span>

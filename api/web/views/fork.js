@@ -1,4 +1,5 @@
-// What if, in a simulated run of a seed: the run is played again without a fault, or with a node that dies at this moment.
+// What if, in a simulated run of a seed: the run is played again without faults, with another setting, or with a node
+// that dies at this moment.
 
 import { html, nothing } from "lit-html";
 
@@ -18,6 +19,9 @@ import { icon, panel, select, submit } from "./parts.js";
 
 const LASTS_MS = 10_000;
 const FAULTS_MAX = 1000;
+const LISTED_MAX = 5;
+/** Settings to choose from; others can be typed. Brokers can change the first ones while they run. */
+const KEYS = ["unclean.leader.election.enable", "min.insync.replicas", "replica.lag.time.max.ms", "zookeeper.session.timeout.ms", "tickTime", "syncLimit"];
 /** The ids of faults that the seed draws; others are parts of a fork. */
 const DRAWN = /^f\d+$/;
 const answers = new Answers();
@@ -33,8 +37,9 @@ export function forkPanel(m, moment, actions, changed) {
   const play = (/** @type {unknown} */ change, /** @type {string} */ what) => void fork(run, change, what, actions, moment, changed);
   const running = [...m.brokers, ...m.peers].filter(({ process }) => process === "running").map(({ name }) => name);
   return panel("fork", "What if", nothing, html`<div class="forks">
-    <form class="row" aria-label="What if a node died here" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
+    <form class="row" aria-label="Fork with a dead node" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
       ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${busy || !running.length || !actions.allows(requests.fork(run, {}))}>Died here</button></form>
+    ${setting(seq, busy || !actions.allows(requests.fork(run, {})), play)}
     ${without(run, seq, busy || !actions.allows(requests.fork(run, {})), play, changed)}
     ${busy ? html`<p role="status">${icon("hourglass")} Playing the seed again: ${asked?.what}…</p>` : html`<p class="quiet">The seed is played again with the same history up to the change. Both runs open side by side.</p>`}
     ${asked?.run === run && asked.trouble ? html`<p class="bad" role="alert">${icon("bad")} Not possible: ${asked.what}: ${asked.trouble}.</p>` : nothing}</div>`);
@@ -49,8 +54,29 @@ function without(run, seq, off, play, changed) {
   if (faults.length === 0) return nothing;
   const here = faults.filter((each) => each.seq <= seq).at(-1) ?? faults[0];
   const choices = faults.map((each) => ({ value: each.fault_id, text: described(each) }));
-  return html`<form class="row" aria-label="What if a fault had not been there" @submit=${submit(({ fault }) => play({ without: [fault] }, `without ${fault}`))}>
-    ${select("fork", "fault", "fault", choices, here.fault_id)}<button class="small" ?disabled=${off}>Was not there</button></form>`;
+  const left_out = (/** @type {HTMLFormElement} */ form) => new FormData(form).getAll("fault").map(String);
+  const leaveOut = (/** @type {unknown} */ _, /** @type {HTMLFormElement} */ form) => {
+    const found = left_out(form);
+    if (found.length) play({ without: found }, `without ${found.join(", ")}`);
+  };
+  return html`<form class="row" aria-label="Fork without faults" @submit=${submit(leaveOut)}>
+    <div class="field"><label for="fork-fault">faults</label><select id="fork-fault" name="fault" multiple size=${Math.min(LISTED_MAX, choices.length)}>
+      ${choices.map(({ value, text }) => html`<option value=${value} ?selected=${value === here.fault_id}>${text}</option>`)}</select></div>
+    <button class="small" ?disabled=${off}>Not there</button></form>`;
+}
+
+/** @param {number} seq @param {boolean} off @param {(change: unknown, what: string) => void} play */
+function setting(seq, off, play) {
+  const change = submit(({ key, value, from }) => {
+    if (!key || !value) return;
+    const settings = { [key]: value };
+    if (from === "start") play({ settings }, `${key}=${value} from the start`);
+    else play({ at: seq, settings }, `${key}=${value} from event ${seq}`);
+  });
+  return html`<form class="row" aria-label="Fork with another setting" @submit=${change}>
+    <label class="field"><span>setting</span><input name="key" list="fork-keys" required></label><datalist id="fork-keys">${KEYS.map((key) => html`<option value=${key}></option>`)}</datalist>
+    <label class="field"><span>value</span><input name="value" required></label>
+    ${select("fork", "from", "from", [{ value: "here", text: "this moment" }, { value: "start", text: "the start" }])}<button class="small" ?disabled=${off}>Change</button></form>`;
 }
 
 /** @param {Fault} fault */

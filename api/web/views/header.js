@@ -69,7 +69,7 @@ export function tabs(moment, m) {
     const here = tab.name === moment.place.tab;
     return html`<li><a href=${hash({ ...moment.place, tab: tab.name }) || "#tab=tracks"} aria-current=${here ? "page" : nothing} @pointerenter=${() => fetchTab(tab)}>${tab.title}${tab.name === "table" && troubled
       ? html` <span class="count" title="${plural(troubled, "partition")} not writable">${troubled}</span>` : nothing}</a></li>`;
-  })}</ul><p class="now"><span title=${meaning("controller")} aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${controllerTerm(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
+  })}</ul><p class="now"><span title=${meaning("controller")} role="group" aria-label=${moment.place.tab === "table" ? "controller" : `controller epoch ${m.ensemble.epoch}`}>controller <b>${controllerTerm(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
       <span title=${meaning("ZAB")}>ZAB leader <b>${m.zab.known ? leaderTerm(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
       ${source().live ? html`<a href="/docs">API</a>` : nothing}</p></nav>`;
 }

@@ -28,8 +28,8 @@ import { whatIf } from "./what_if.js";
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
   return html`
     <a class="skip" href="#main">Skip to the cluster</a>
-    ${attempt("the header", () => top(state, m, moment, Date.now() - state.skew_ms, actions))}${banner(state, m, moment)}
-    ${tabs(moment, m)}
+    <div class="head">${attempt("the header", () => top(state, m, moment, Date.now() - state.skew_ms, actions))}${banner(state, m, moment)}
+      ${tabs(moment, m)}</div>
     <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""} ${m.silent_ms === null ? "" : "old"}" id="main" tabindex="-1">
       <div class="stage">${attempt("this tab", () => chosen(state, m, moment, changed, actions))}</div>
       ${attempt("the side panel", () => rail(state, m, actions, moment, changed, readChatter))}

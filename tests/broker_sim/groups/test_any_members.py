@@ -59,7 +59,7 @@ class Play:
             group_max_size=self.random.choice((2, 4, 1_000)),
         )
         store = cast(GroupStore, self.storing)
-        self.membership = GroupMembership(config, lambda: store, runtime, lambda group: None)
+        self.membership = GroupMembership(config, lambda: store, runtime, lambda group, reason: None)
         self.group = Group("g", 0)
         self.known: list[tuple[str, str | None]] = [("x", None)]
         self.answers: list[list[Any]] = []

@@ -182,7 +182,7 @@ def test_join_does_not_examine_every_member_of_a_large_group() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(0))
     config = GroupConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS)
-    membership = GroupMembership(config, lambda: pytest.fail("nothing is stored"), runtime, lambda group: None)
+    membership = GroupMembership(config, lambda: pytest.fail("nothing is stored"), runtime, lambda group, reason: None)
     group, answers = Group("large", 0), list[JoinResult]()
     protocols = (("range", b""), ("sticky", b""))
     joining = Joining("large", "", None, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False, True)

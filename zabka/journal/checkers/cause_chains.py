@@ -20,6 +20,7 @@ from zabka.journal.events import (
     Entry,
     Event,
     FollowershipTaken,
+    GroupChanged,
     IsrChanged,
     IsrProposed,
     LeaderElected,
@@ -38,7 +39,7 @@ from zabka.journal.events import (
 NAME = "every decision has a beginning"
 CHECKED = (
     SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
-    RecordsLost, TransactionChanged, MarkerWritten,
+    RecordsLost, TransactionChanged, MarkerWritten, GroupChanged,
 )  # fmt: skip
 """Event types of decisions, whose chains of causes are checked."""
 
@@ -77,7 +78,9 @@ def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
     The controller died before it received the reply to its write of the partition state.
     """
     last = chain.steps[-1].event
-    names_election = isinstance(last, FollowershipTaken | TransactionChanged) and chain.says.startswith("election ")
+    names_election = isinstance(last, FollowershipTaken | TransactionChanged | GroupChanged) and chain.says.startswith(
+        "election "
+    )
     return names_election and chain.says not in elections
 
 

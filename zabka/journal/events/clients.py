@@ -8,7 +8,15 @@ from zabka.journal.event import Event
 
 
 class GroupChanged(Event):
-    """State of a consumer group, as its coordinator reports it. `state` has the name that Kafka's tools print."""
+    """State of a consumer group, as its coordinator reports it. `state` has the name that Kafka's tools print.
+
+    `after` is the reason for the change. A rebalance begins after "member joined", "member left", "session timed out",
+    "static member joined again", "leader joined again" or "member changed its subscription"; after "members did not
+    fetch their assignment", "assignment not stored" or "more members than group.max.size"; and it ends after "all
+    members joined" or "rebalance timed out", then "assignment stored". A group is "loaded" if a broker became its
+    coordinator, and removed after "group deleted", "offsets deleted" or "offsets expired". `member_id` and `client_id`
+    are the member that the reason is about, and `timeout_ms` its session timeout if that has ended.
+    """
 
     broker_id: int
     group_id: str
@@ -16,6 +24,11 @@ class GroupChanged(Event):
     generation_id: int
     leader_id: str
     members: list[str]
+    after: str = ""
+    member_id: str = ""
+    client_id: str = ""
+    timeout_ms: int = 0
+    caused_by: str = ""
 
 
 class TransactionChanged(Event):

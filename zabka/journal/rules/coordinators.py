@@ -1,4 +1,4 @@
-"""The rules of the transaction coordinator."""
+"""The rules of the transaction coordinator and of the group coordinator."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from zabka.journal.rules.rule import Rule, kafka, references, source
 
 _COORDINATOR = "coordinator/transaction/TransactionCoordinator.scala"
 _STORE = "coordinator/transaction/TransactionStateManager.scala"
+_GROUPS = "coordinator/group/GroupCoordinator.scala"
+_GROUP_STORE = "coordinator/group/GroupMetadataManager.scala"
 
 NEW_EPOCH = Rule(
     "each producer gets an epoch of its own",
@@ -76,6 +78,75 @@ FORGOTTEN = Rule(
     references("KIP-98"),
 )
 
+MEMBER_JOINED = Rule(
+    "a new member starts a rebalance",
+    "The partitions are divided again when a member joins, so every member must join the next generation.",
+    source("broker_sim/groups/membership.py:GroupMembership._add_member"),
+    kafka("GroupCoordinator.addMemberAndRebalance", _GROUPS),
+)
+REJOINED = Rule(
+    "a changed subscription starts a rebalance",
+    "A member that joins again with another subscription starts a rebalance, and so does every JoinGroup of the "
+    "group's leader. The leader joins again when the partitions of its topics have changed.",
+    source("broker_sim/groups/membership.py:GroupMembership._join_again"),
+    kafka("GroupCoordinator.updateMemberAndRebalance", _GROUPS),
+)
+STATIC_REPLACED = Rule(
+    "a static member can return without a rebalance",
+    "A static member that restarts keeps its assignment if the group is stable and its protocol is the same. Otherwise "
+    "the group rebalances.",
+    source("broker_sim/groups/membership.py:GroupMembership._replace_static"),
+    kafka("GroupCoordinator.updateStaticMemberAndRebalance", _GROUPS),
+    references("KIP-345"),
+)
+MEMBER_LEFT = Rule(
+    "a removed member starts a rebalance",
+    "A member leaves with LeaveGroup. The others take over its partitions in the next generation.",
+    source("broker_sim/groups/membership.py:GroupMembership._remove_member"),
+    kafka("GroupCoordinator.removeMemberAndUpdateGroup", _GROUPS),
+)
+MEMBER_SILENT = Rule(
+    "a member without heartbeats is removed",
+    "The coordinator removes a member that sends no heartbeat and no other request for session.timeout.ms.",
+    source("broker_sim/groups/membership.py:MemberSessions._due"),
+    kafka("GroupCoordinator.onExpireHeartbeat", _GROUPS),
+)
+SYNC_OVERDUE = Rule(
+    "a member must fetch its assignment",
+    "The coordinator removes a member that has joined and sends no SyncGroup within the rebalance timeout.",
+    source("broker_sim/groups/membership.py:GroupMembership._sync_overdue"),
+    kafka("GroupCoordinator.onExpirePendingSync", _GROUPS),
+    references("KAFKA-13435"),
+)
+GENERATION_BEGUN = Rule(
+    "a generation begins when all members have joined",
+    "A rebalance waits for every member, but not longer than the rebalance timeout. Dynamic members that have not "
+    "joined by then are removed.",
+    source("broker_sim/groups/membership.py:GroupMembership._complete_join"),
+    kafka("GroupCoordinator.onCompleteJoin", _GROUPS),
+)
+ASSIGNED = Rule(
+    "an assignment is stored before members get it",
+    "The leader of the group sends the assignment. Once the in-sync replicas of __consumer_offsets have it, the group "
+    "is stable. If it cannot be stored, the group rebalances.",
+    source("broker_sim/groups/membership.py:GroupMembership._store_assignment"),
+    kafka("GroupCoordinator.doSyncGroup", _GROUPS),
+)
+GROUP_LOADED = Rule(
+    "the leader of a group's partition coordinates it",
+    "The leader of a partition of __consumer_offsets reads it and coordinates its groups. A group with more members "
+    "than group.max.size rebalances then.",
+    source("broker_sim/groups/store.py:GroupStore.roles_changed"),
+    kafka("GroupCoordinator.onGroupLoaded", _GROUPS),
+)
+GROUP_REMOVED = Rule(
+    "an empty group without offsets is removed",
+    "A group without members is removed when its last committed offset is deleted or expires, or when an administrator "
+    "deletes the group.",
+    source("broker_sim/groups/store.py:GroupStore.clean_up"),
+    kafka("GroupMetadataManager.cleanupGroupMetadata", _GROUP_STORE),
+)
+
 COORDINATOR_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
     e.TransactionChanged: (
         ("after=producer started", NEW_EPOCH),
@@ -86,5 +157,22 @@ COORDINATOR_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
         ("after=markers written", COMPLETE),
         ("after=expired", FORGOTTEN),
         ("", DECIDED),
+    ),
+    e.GroupChanged: (
+        ("after=member joined", MEMBER_JOINED),
+        ("after=leader joined again", REJOINED),
+        ("after=member changed its subscription", REJOINED),
+        ("after=static member joined again", STATIC_REPLACED),
+        ("after=member left", MEMBER_LEFT),
+        ("after=session timed out", MEMBER_SILENT),
+        ("after=members did not fetch their assignment", SYNC_OVERDUE),
+        ("after=assignment stored", ASSIGNED),
+        ("after=assignment not stored", ASSIGNED),
+        ("after=loaded", GROUP_LOADED),
+        ("after=more members than group.max.size", GROUP_LOADED),
+        ("after=offsets deleted", GROUP_REMOVED),
+        ("after=offsets expired", GROUP_REMOVED),
+        ("after=group deleted", GROUP_REMOVED),
+        ("", GENERATION_BEGUN),
     ),
 }

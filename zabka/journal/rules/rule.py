@@ -20,6 +20,7 @@ _KIPS = {
     152: "+-+Improve+diagnostics+for+SASL+authentication+failures",
     279: "%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
     320: "%3A+Allow+fetchers+to+detect+and+handle+log+truncation",
+    345: "%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances",
     368: "%3A+Allow+SASL+Connections+to+Periodically+Re-Authenticate",
     380: "%3A+Detect+outdated+control+requests+and+bounced+brokers+using+broker+generation",
     455: "%3A+Create+an+Administrative+API+for+Replica+Reassignment",
