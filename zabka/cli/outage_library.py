@@ -106,7 +106,9 @@ def print_step(step: StepTaken) -> None:
 
 def print_json_step(step: StepTaken) -> None:
     """Print a step of a script that begins on a running cluster, as one line of JSON."""
-    sys.stdout.write(msgspec.json.encode({"step": step.entries, "at_ms": step.at_ms, "text": step.text}).decode() + "\n")
+    sys.stdout.write(
+        msgspec.json.encode({"step": step.entries, "at_ms": step.at_ms, "text": step.text}).decode() + "\n"
+    )
     sys.stdout.flush()
 
 

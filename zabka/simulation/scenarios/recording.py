@@ -180,7 +180,11 @@ def _topics(state: ClusterState, left_out: list[str]) -> Iterator[Step]:
         if partition.topic in state.topics and not partition.topic.startswith("__") and partition.replicas:
             made.setdefault(partition.topic, {})[partition.partition] = partition.replicas
     for number, (topic, replicas) in enumerate(sorted(made.items())):
-        if number >= TOPICS_MAX or len(replicas) > TOPIC_PARTITIONS_MAX or sorted(replicas) != list(range(len(replicas))):
+        if (
+            number >= TOPICS_MAX
+            or len(replicas) > TOPIC_PARTITIONS_MAX
+            or sorted(replicas) != list(range(len(replicas)))
+        ):
             left_out.append(f"topic {topic}: a script creates {TOPICS_MAX} small topics at most")
             continue
         yield {

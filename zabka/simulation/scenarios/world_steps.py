@@ -364,6 +364,6 @@ class Agree(WorldStep, frozen=True):
 
 
 WorldSteps = (
-    Wait | At | Kill | Restart | Pause | Resume | Cut | Split | Hold | Drop | DelayMessages | Reorder | StopAt | Down | Heal
-    | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs | Fired | Agree | Disturb
+    Wait | At | Kill | Restart | Pause | Resume | Cut | Split | Hold | Drop | DelayMessages | Reorder | StopAt | Down
+    | Heal | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs | Fired | Agree | Disturb
 )  # fmt: skip
