@@ -121,7 +121,10 @@ async def stop_run(id: str, service: Service) -> ScenarioRun:
 
 
 @router.get(
-    "/runs/{id}/script", summary="The faults of a run as a scenario file", responses=responses(404, 409, 410, 422)
+    "/runs/{id}/script",
+    summary="The faults of a run as a scenario file",
+    responses=responses(404, 409, 410, 422),
+    response_model_exclude_unset=True,
 )
 async def get_script(
     id: RunId,

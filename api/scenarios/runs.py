@@ -43,6 +43,8 @@ LIVE_PATIENCE_S = 600.0
 FILE_PATIENCE_S = 7_200.0
 """Maximum duration of a scenario file on a live cluster: its times are chosen by a user, who can stop it."""
 STOPPED = "it was stopped"
+INTERRUPTED = "it was ended from outside"
+"""Problem that the player reports for a run that is interrupted."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -270,6 +272,9 @@ class ScenarioRuns:
             "story": played.story,
             "outage": outage,
         }
+        if self._stops[run.id].is_set():
+            left = [problem for problem in played.problems if problem != INTERRUPTED]
+            return {**come_to, "verdict": None, "as_expected": None, "problems": left, "error": STOPPED}
         if directory is None:
             return come_to
         plays = [_play_of(run, script.name, script.title, played)]

@@ -8,6 +8,7 @@ from scripts.reference.markdown import code, document, sentence, table
 from zabka.controller.historical import HISTORICAL_KEY
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
+from zabka.simulation.scenarios.subjects import SUBJECTS
 from zabka.testing.live.scenarios import LivePlayer
 
 _INTRODUCTION = (
@@ -17,6 +18,19 @@ _INTRODUCTION = (
     "clients too. A scenario with a bug runs twice: without the bug the rule must hold, and with it the outage must "
     "show."
 )
+_FILES = f"""A scenario can also be a JSON file, as `zabka scenarios list --json` prints them and as the Lab of the page saves them.
+`zabka scenarios run FILE` runs it in a simulated world, `--on URL` on a cluster that runs, and `zabka simulate --scenario
+FILE` with many seeds. `At` gives faults a time, in milliseconds since the first `At`:
+
+```json
+{{"driver": "world", "name": "two-faults", "title": "A broker dies, then the network splits", "hypothesis": "The cluster
+ recovers.", "subjects": ["network"], "peers": 3, "brokers": 3, "steps": [
+  {{"type": "Cast"}}, {{"type": "At", "ms": 5000}}, {{"type": "Kill", "nodes": ["broker-2"]}},
+  {{"type": "At", "ms": 8000}}, {{"type": "Split", "sides": [["broker-1", "peer-1"], ["broker-3", "peer-2", "peer-3"]]}},
+  {{"type": "At", "ms": 20000}}, {{"type": "Heal"}}, {{"type": "At", "ms": 30000}}]}}
+```
+
+After the last step all faults end, all nodes start, and the checks follow. Subjects are {", ".join(SUBJECTS)}."""
 _DRIVERS: dict[type[AnyScenario], str] = {
     CoreScenario: "the bare protocol",
     FileScenario: "the bare protocol with real files",
@@ -28,13 +42,18 @@ def page() -> str:
     """Return the page of the outage library."""
     player = LivePlayer()
     listed = table(
-        ["name", "what went wrong upstream", "`--live`"],
+        ["name", "subjects", "what went wrong upstream", "`--live`"],
         (
-            [f"[`{s.name}`](#{s.name.replace('.', '')})", s.title, "" if player.unplayable(s) else "yes"]
+            [
+                f"[`{s.name}`](#{s.name.replace('.', '')})", ", ".join(s.subjects), s.title,
+                "" if player.unplayable(s) else "yes",
+            ]
             for s in LIBRARY.values()
         ),
+    )  # fmt: skip
+    return document(
+        "Scenarios", _INTRODUCTION, _FILES, listed, *("\n".join(_section(s, player)) for s in LIBRARY.values())
     )
-    return document("Scenarios", _INTRODUCTION, listed, *("\n".join(_section(s, player)) for s in LIBRARY.values()))
 
 
 def _section(scenario: AnyScenario, player: LivePlayer) -> Iterator[str]:

@@ -264,8 +264,9 @@ class FakePlayer:
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
-         "fixed": "0.11", "driver": "world", "peers": 3, "brokers": 3, "bug": {"zabka.historical": "empty-isr"},
-         "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True, "live_obstacle": None},
+         "fixed": "0.11", "subjects": ["isr"], "driver": "world", "peers": 3, "brokers": 3,
+         "bug": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True,
+         "live_obstacle": None},
         {"name": "broken", "title": "A disk that lies", "hypothesis": "Nobody believes it.", "source": "", "fixed": "",
          "driver": "cores", "peers": 3, "switches": [], "live": False,
          "live_obstacle": "it chooses when a disk answers", "running_obstacle": "it chooses when a disk answers"},

@@ -11,8 +11,8 @@ import { editor } from "./editor.js";
 
 /** @param {Lecture} lecture */
 export function startButton(lecture) {
-  const on = lecture.at !== null;
-  return html`<button type="button" class="small" aria-pressed=${on ? "true" : "false"} title="A list of plays with notes, in large type" @click=${() => lecture.toggle()}>Lecture <kbd aria-hidden="true">l</kbd></button>`;
+  if (lecture.at !== null) return nothing;
+  return html`<button type="button" class="small" title="A list of plays with notes, in large type" @click=${() => lecture.toggle()}>Lecture <kbd aria-hidden="true">l</kbd></button>`;
 }
 
 /** @param {Lecture} lecture */

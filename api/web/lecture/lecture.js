@@ -7,7 +7,7 @@ import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
 import { hash, LIVE, playedName } from "../time/hash.js";
-import { isAction, isLecture, kindOf, lectureOf, NoLecture, written } from "./file.js";
+import { isAction, isLecture, lectureOf, NoLecture, written } from "./file.js";
 import { ResetButton } from "./reset.js";
 import { standard } from "./standard.js";
 
@@ -32,7 +32,7 @@ export class Lecture {
     this.changed = changed;
     this.enlarge = enlarge;
     /** @type {LectureFile} */
-    this.file = stored() ?? standard(source().live);
+    this.file = stored() ?? standard(source());
     this.notes = true;
     this.editing = false;
     /** What is loaded for the play; empty if nothing is. */
@@ -92,6 +92,7 @@ export class Lecture {
     this.trouble = "";
     this.loading = "";
     this.reset.arm(false);
+    if (this.reset.shown?.state !== "running") this.reset.close();
     const lecture = i + 1;
     const live = { run: source().live ? LIVE : this.moment.place.run, at: null, with: null };
     try {
@@ -188,7 +189,7 @@ export class Lecture {
 
   /** Return to the list of the lessons. */
   restore() {
-    this.change(standard(source().live));
+    this.change(standard(source()));
     try {
       localStorage.removeItem(KEY);
     } catch {
@@ -266,5 +267,3 @@ function stored() {
     return null;
   }
 }
-
-export { kindOf };

@@ -39,8 +39,10 @@ const TWO_FAULTS = {
   },
 };
 
-/** The lecture of a page. @param {boolean} live whether the page has a cluster @returns {import("./file.js").LectureFile} */
-export function standard(live) {
+/** The lecture of a page; of a file without lessons, its moment alone. @param {import("../source/source.js").Source} source @returns {import("./file.js").LectureFile} */
+export function standard({ live, tabs, opening }) {
   const lessons = LESSONS.map(([lesson, title, notes]) => ({ title, notes, lesson }));
-  return { zabka_lecture: 1, title: "Thirteen outages", keep_topics: [], keep_groups: [], plays: live ? [HEALTHY, ...lessons, TWO_FAULTS] : lessons };
+  const here = { title: "The moment of this file", notes: "", tab: opening.tab ?? "tracks", ...(opening.at == null ? {} : { at: opening.at }) };
+  const plays = live ? [HEALTHY, ...lessons, TWO_FAULTS] : tabs.includes("lessons") ? lessons : [here];
+  return { zabka_lecture: 1, title: "Thirteen outages", keep_topics: [], keep_groups: [], plays };
 }

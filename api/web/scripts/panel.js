@@ -265,5 +265,5 @@ function outcomeOf(mine) {
   const last = mine.begun.at(-1);
   if (mine.state !== "ended") return html`<p role="status">${badge("looking", mine.state, "looking")} ${last ? `step ${last.step} of ${mine.steps}: ${last.text}` : ""}</p>`;
   if (mine.error) return html`<p class="bad" role="alert">${icon("bad")} ${mine.error}</p>`;
-  return html`<p role="status">${mine.as_expected ? badge("ok", "passed", "leading") : badge("bad", "failed", "bad")} ${mine.problems.join("; ")}</p>`;
+  return html`<p role="status">last run: ${mine.as_expected ? badge("ok", "passed", "leading") : badge("bad", "failed", "bad")} ${mine.problems.join("; ")}</p>`;
 }

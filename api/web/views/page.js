@@ -61,6 +61,7 @@ function banner(state, m, moment) {
 /** The state of a scenario that runs on this cluster. @param {any} run */
 function playedHere(run) {
   if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
+  if (run.error === "it was stopped") return html`${icon("empty")} ${run.scenario} was stopped, and the cluster is restored. ${run.problems.join("; ")}`;
   if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
   if (run.as_expected) return html`${icon("ok")} ${run.scenario} ran on this cluster: passed.`;
   return html`${icon("bad")} ${run.scenario} ran on this cluster: failed. ${run.problems.join("; ")}.`;

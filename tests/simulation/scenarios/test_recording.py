@@ -48,7 +48,7 @@ def test_recorded_faults_have_their_times_and_run_simulated() -> None:
     kinds = [(type(step).__name__, getattr(step, "ms", None)) for step in script.steps]
     assert kinds == [
         ("Cast", None), ("Topic", None), ("At", 5_000), ("Kill", None), ("At", 8_000), ("Cut", None), ("Cut", None),
-        ("At", 20_000), ("Heal", None), ("At", 21_000), ("Down", None), ("Restart", None), ("At", 30_000),
+        ("At", 20_000), ("Heal", None), ("At", 21_000), ("Restart", None), ("At", 30_000),
     ]  # fmt: skip
     assert (script.subjects, left_out) == (("election", "network"), [])
 
@@ -76,12 +76,14 @@ def test_recorded_heal_of_one_fault_injects_the_others_again() -> None:
 def test_recording_leaves_out_scripts_and_faults_without_a_step() -> None:
     script, left_out = script_of(
         [
+            (500, e.ProcessChanged("broker-2", "down", None, "stop", "page")),
+            (900, e.ProcessChanged("broker-2", "running", 7, "start", "page")),
             (1_000, e.ProcessChanged("broker-1", "down", None, "kill", "scenario leader-killed")),
             (2_000, e.ProcessChanged("broker-1", "down", None, "", "")),
             (3_000, e.FaultInjected("f1", "bandwidth 9 bytes/s", "peer-1", "peer-2", both_ways=True, requester="page")),
             (4_000, e.FaultInjected("f2", "cut", "client:shop-*", "broker-1", both_ways=True, requester="page")),
         ]
     )
-    assert [type(step).__name__ for step in script.steps] == ["Cast", "At"]
+    assert [type(step).__name__ for step in script.steps] == ["Cast", "At", "Stop", "At", "Down", "Restart", "At"]
     assert len(left_out) == 2
     assert "clients" in left_out[1]

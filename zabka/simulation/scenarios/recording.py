@@ -111,6 +111,8 @@ class _Script:
     def __init__(self, left_out: list[str]) -> None:
         self._left_out = left_out
         self._active: dict[str, FaultInjected] = {}
+        self._stopped: set[str] = set()
+        """Brokers whose last step is a controlled shutdown, which may take longer in another run."""
 
     def steps(self, together: list[Entry]) -> list[Step]:
         """Return the steps of one moment. Faults end before other faults begin."""
@@ -119,7 +121,7 @@ class _Script:
         begun = [event for event in events if isinstance(event, FaultInjected)]
         steps = self._healed(ended)
         steps += [step for event in begun for step in self._begun(event)]
-        steps += [step for event in events if isinstance(event, ProcessChanged) for step in _process(event)]
+        steps += [step for event in events if isinstance(event, ProcessChanged) for step in self._process(event)]
         return steps
 
     def _begun(self, event: FaultInjected) -> list[Step]:
@@ -135,6 +137,23 @@ class _Script:
         if not ended:
             return []
         return [{"type": "Heal"}, *(step for event in self._active.values() for step in _link_steps(event))]
+
+    def _process(self, event: ProcessChanged) -> list[Step]:
+        """Return the steps that change a process as the event describes."""
+        node = event.target
+        if event.process == "paused":
+            return [{"type": "Pause", "node": node}]
+        if event.process == "down":
+            if event.action == "kill" or not node.startswith("broker-"):
+                return [{"type": "Kill", "nodes": [node]}]
+            self._stopped.add(node)
+            return [{"type": "Stop", "node": node}]
+        if event.action == "resume":
+            return [{"type": "Resume", "node": node}]
+        # `Restart` starts only nodes that are down.
+        ended: list[Step] = [{"type": "Down", "node": node}] if node in self._stopped else []
+        self._stopped.discard(node)
+        return [*ended, {"type": "Restart", "nodes": [node]}]
 
 
 def _obstacle(event: FaultInjected) -> str | None:
@@ -156,21 +175,6 @@ def _link_steps(event: FaultInjected) -> list[Step]:
     if event.both_ways and target not in _GROUPS:
         steps.append({"type": "Delay", "node": target, "others": [source], "delay_ms": event.delay_ms})
     return steps
-
-
-def _process(event: ProcessChanged) -> list[Step]:
-    """Return the steps that change a process as the event describes."""
-    node = event.target
-    if event.process == "paused":
-        return [{"type": "Pause", "node": node}]
-    if event.process == "down":
-        if event.action == "kill" or not node.startswith("broker-"):
-            return [{"type": "Kill", "nodes": [node]}]
-        return [{"type": "Stop", "node": node}]
-    if event.action == "resume":
-        return [{"type": "Resume", "node": node}]
-    # A broker that shuts down may still be running: `Restart` starts only nodes that are down.
-    return [{"type": "Down", "node": node}, {"type": "Restart", "nodes": [node]}]
 
 
 def _topics(state: ClusterState, left_out: list[str]) -> Iterator[Step]:
