@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scripts.reference.markdown import code, document, sentence, table
 from zabka.controller.historical import HISTORICAL_KEY
 from zabka.simulation.scenarios.library import LIBRARY
-from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
+from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario, decode_scenario
 from zabka.simulation.scenarios.subjects import SUBJECTS
 from zabka.testing.live.scenarios import LivePlayer
 
@@ -18,19 +18,19 @@ _INTRODUCTION = (
     "clients too. A scenario with a bug runs twice: without the bug the rule must hold, and with it the outage must "
     "show."
 )
-_FILES = f"""A scenario can also be a JSON file, as `zabka scenarios list --json` prints them and as the Lab of the page saves them.
-`zabka scenarios run FILE` runs it in a simulated world, `--on URL` on a cluster that runs, and `zabka simulate --scenario
-FILE` with many seeds. `At` gives faults a time, in milliseconds since the first `At`:
-
-```json
-{{"driver": "world", "name": "two-faults", "title": "A broker dies, then the network splits", "hypothesis": "The cluster
- recovers.", "subjects": ["network"], "peers": 3, "brokers": 3, "steps": [
-  {{"type": "Cast"}}, {{"type": "At", "ms": 5000}}, {{"type": "Kill", "nodes": ["broker-2"]}},
-  {{"type": "At", "ms": 8000}}, {{"type": "Split", "sides": [["broker-1", "peer-1"], ["broker-3", "peer-2", "peer-3"]]}},
-  {{"type": "At", "ms": 20000}}, {{"type": "Heal"}}, {{"type": "At", "ms": 30000}}]}}
-```
-
-After the last step all faults end, all nodes start, and the checks follow. Subjects are {", ".join(SUBJECTS)}."""
+_EXAMPLE = """\
+{"driver": "world", "name": "two-faults", "title": "A broker dies, then the network splits",
+ "hypothesis": "The cluster recovers.", "subjects": ["network"], "peers": 3, "brokers": 3, "steps": [
+  {"type": "At", "ms": 5000}, {"type": "Kill", "nodes": ["broker-2"]}, {"type": "At", "ms": 8000},
+  {"type": "Split", "sides": [["broker-1", "peer-1"], ["broker-3", "peer-2", "peer-3"]]},
+  {"type": "At", "ms": 20000}, {"type": "Heal"}, {"type": "At", "ms": 30000}]}"""
+_FILES = (
+    "A scenario can also be a JSON file, with the fields that `zabka scenarios list --json` prints; the page's Lab "
+    "composes, records and saves such files. `zabka scenarios run FILE` runs one in a simulated world, with `--on URL` "
+    "on a running cluster, and `zabka simulate --scenario FILE` with many seeds. `At` gives the next steps a time, in "
+    "milliseconds since the first `At`. After the last step all faults end, all nodes start, and the checks follow.\n\n"
+    f"```json\n{_EXAMPLE}\n```\n\nThe subjects are {', '.join(SUBJECTS)}.\n"
+)
 _DRIVERS: dict[type[AnyScenario], str] = {
     CoreScenario: "the bare protocol",
     FileScenario: "the bare protocol with real files",
@@ -40,6 +40,7 @@ _DRIVERS: dict[type[AnyScenario], str] = {
 
 def page() -> str:
     """Return the page of the outage library."""
+    decode_scenario(_EXAMPLE.encode())
     player = LivePlayer()
     listed = table(
         ["name", "subjects", "what went wrong upstream", "`--live`"],
