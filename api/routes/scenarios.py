@@ -104,8 +104,8 @@ async def run_file(service: Service, response: Response, requested: NewFileRun) 
     """Run a scenario from its file, on this cluster or in the simulated world, as `zabka scenarios run FILE` does.
 
     The file is a scenario of a whole cluster. Its first step of the type `At` starts its clock. If a step is not valid,
-    or not possible on this cluster, the run ends with `error`. On this cluster, `begun` contains the steps so far, and
-    existing topics and workloads are not changed; afterwards the script's faults end.
+    or not possible on this cluster, the run ends with `error`. On this cluster, `begun` contains the steps so far.
+    Afterwards the script's faults end, the nodes that it stopped start, and its own topics are deleted.
     """
     run = service.scenarios.request_file(requested)
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"

@@ -225,7 +225,7 @@ class ScenarioRuns:
         """Execute queued runs, one at a time, until cancelled."""
         while True:
             run_id, requested = await self._queue.get()
-            if self._stops[run_id].is_set():
+            if run_id not in self._stops or self._stops[run_id].is_set():
                 continue
             self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
             began_s = time.monotonic()
