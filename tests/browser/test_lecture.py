@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from tests.api.api_server import FakePlayer
 from tests.browser.chromium import wait_here
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, region
@@ -83,7 +84,8 @@ def test_script_is_composed_run_stopped_and_saved(page: Page, server: PageServer
     button(page, "Run on this cluster").click()
     button(page, "Really break this cluster").click()
     expect(panel).to_contain_text("last run: passed")
-    assert server.player.files[-1]["steps"] == file["steps"]  # type: ignore[attr-defined]
+    assert isinstance(server.player, FakePlayer)
+    assert server.player.files[-1]["steps"] == file["steps"]
 
     endless = tmp_path / "endless.json"
     endless.write_text(json.dumps({**file, "name": "endless", "steps": [{"type": "Endless"}]}))
