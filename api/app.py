@@ -25,6 +25,7 @@ from zabka.api.routes import (
     losses,
     messages,
     nodes,
+    resets,
     runs,
     scenarios,
     security,
@@ -85,6 +86,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
         lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs, security, what_if,
+        resets,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

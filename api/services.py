@@ -19,11 +19,12 @@ from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.messages import RunMessages
 from zabka.api.scenarios.forecasts import Forecasts
+from zabka.api.scenarios.resets import Resets
 from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.api.settings import Settings
 from zabka.api.views.admin_words import watchers
 from zabka.api.views.cluster import Views
-from zabka.api.views.ensemble_view import EnsembleView
+from zabka.api.views.ensemble_view import EnsembleView, Reading
 from zabka.api.views.groups import GroupsView
 from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
 from zabka.api.views.topic_sizes import TopicSizesView
@@ -48,6 +49,7 @@ class Admin(Protocol):
     async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None: ...
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]: ...
     async def groups(self, known: Collection[str]) -> GroupReading: ...
+    async def delete_group(self, name: str) -> None: ...
     async def topics(self) -> TopicReading: ...
     async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen: ...
     async def broker_settings(self, broker_id: int) -> dict[str, str]: ...
@@ -89,12 +91,21 @@ class Services:
     messages: RunMessages = field(init=False)
     groups: GroupsView = field(init=False)
     topic_sizes: TopicSizesView = field(init=False)
+    resets: Resets = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the services that depend on the others."""
         self.messages = RunMessages(self.agents, self.runs)
         self.groups = GroupsView(self.admin.groups, lambda: self.collector.state)
         self.topic_sizes = TopicSizesView(self.admin.topics)
+        nodes = [f"peer-{each}" for each in (*self.settings.peers, *self.settings.observers)]
+        nodes += [f"broker-{each}" for each in self.settings.brokers]
+        self.resets = Resets(self.agents, self.admin, self.workloads, self.scenarios, self._reading, nodes)
+
+    async def _reading(self) -> Reading | None:
+        """Read the cluster's state in ZooKeeper.  Return None if the ensemble does not serve."""
+        fresh = await self.ensemble.read()
+        return None if fresh.stale else fresh.reading
 
     async def watchers(self, path: str) -> list[str] | None:
         """Return the sessions that watch a znode, or None if no peer replies to the command `wchp`."""
@@ -105,10 +116,11 @@ class Services:
         self.emit(TaskFailed(task, reason))
 
     async def _end_children(self) -> None:
-        """End jobs, forecasts and workloads at the same time: the host agent soon kills the API."""
+        """End jobs, forecasts, workloads and a reset at the same time: the host agent soon kills the API."""
         ended = await asyncio.gather(
-            self.jobs.close(), self.forecasts.close(), self.workloads.close(), return_exceptions=True
-        )
+            self.jobs.close(), self.forecasts.close(), self.workloads.close(), self.resets.close(),
+            return_exceptions=True,
+        )  # fmt: skip
         for failure in ended:
             if isinstance(failure, BaseException):
                 log.error("a part of the API did not close", exc_info=failure)

@@ -21,6 +21,7 @@ from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.client.acl_admin import describe_acls
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.group_admin import GroupAdmin
 from zabka.kafka.client.group_reading import GroupReading, read_groups
 from zabka.kafka.client.record_reading import OffsetOutOfRange, RecordsSeen, fetch_records
 from zabka.kafka.client.topic_reading import TopicReading, read_topics
@@ -34,6 +35,7 @@ _STATUS = {
     ErrorCode.topic_deletion_disabled: 409,
     ErrorCode.election_not_needed: 409,
     ErrorCode.cluster_authorization_failed: 403,
+    ErrorCode.non_empty_group: 409,
     ErrorCode.unknown_topic_or_partition: 404,
     ErrorCode.unknown_topic_id: 404,
     ErrorCode.not_controller: 503,
@@ -160,6 +162,17 @@ class KafkaAdmin:
         connection a reading would wait for the creation of a topic, time out, and close that connection.
         """
         return await read_groups(self._own_client("api-groups"), make_runtime(), known)
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a consumer group without members, if there is a group of that name."""
+        try:
+            error = await GroupAdmin(self._own_client("api-groups"), make_runtime()).delete(name)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+        if error not in (ErrorCode.none, ErrorCode.group_id_not_found):
+            raise refused(KafkaRequestFailed(error))
 
     async def topics(self) -> TopicReading:
         """Read the sizes and offsets of all topics, with connections of their own as for groups."""

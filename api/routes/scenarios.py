@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from zabka.api.http.problems import Problem, responses
+from zabka.api.routes.runs import RunId
+from zabka.api.scenarios.file_models import NewFileRun, RecordedScript
 from zabka.api.scenarios.models import NewFork, NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
+from zabka.api.scenarios.recorded_script import recorded_script
 from zabka.api.services import Service, Services
 from zabka.journal.reader import decode_line
 
@@ -89,6 +92,57 @@ def _moment_us(service: Services, run: str, seq: int) -> int:
     if not found or found[0].seq != seq:
         raise Problem(404, f"{run} has no event {seq}")
     return decode_line(found[0].json).mono_us + 1
+
+
+@router.post(
+    "/scenario-runs",
+    summary="Run a scenario file",
+    status_code=202,
+    responses={**responses(401, 403, 409, 413, 422), **_ACCEPTED},
+)
+async def run_file(service: Service, response: Response, requested: NewFileRun) -> ScenarioRun:
+    """Run a scenario from its file, on this cluster or in the simulated world, as `zabka scenarios run FILE` does.
+
+    The file is a scenario of a whole cluster. Its first step of the type `At` starts its clock. If a step is not valid,
+    or not possible on this cluster, the run ends with `error`. On this cluster, `begun` contains the steps so far.
+    Afterwards the script's faults end, the nodes that it stopped start, and its own topics are deleted.
+    """
+    run = service.scenarios.request_file(requested)
+    response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
+    return run
+
+
+@router.delete(
+    "/scenario-runs/{id}", summary="Stop a scenario run", status_code=202, responses=responses(401, 403, 404, 409, 422)
+)
+async def stop_run(id: str, service: Service) -> ScenarioRun:
+    """Stop a queued or running run. A run on this cluster restores the cluster, then ends; 409 if it has ended."""
+    return await service.scenarios.stop(id)
+
+
+@router.get(
+    "/runs/{id}/script",
+    summary="The faults of a run as a scenario file",
+    responses=responses(404, 409, 410, 422),
+    response_model_exclude_unset=True,
+)
+async def get_script(
+    id: RunId,
+    service: Service,
+    from_us: Annotated[int, Query(alias="from", ge=0, le=2**63, description="In microseconds, like `wall_us`")],
+    to_us: Annotated[int, Query(alias="to", ge=0, le=2**63, description="In microseconds")],
+    name: Annotated[str, Query(pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$", description="Name of the scenario")] = "recorded",
+    topics: Annotated[bool, Query(description="Create the cluster's topics first")] = True,
+) -> RecordedScript:
+    """Return the faults that were injected by hand between two times as a scenario file.
+
+    Recorded are link faults and actions on processes, of the live cluster or of an uploaded journal. Faults of other
+    scenarios are not.
+    """
+    about = service.runs.get(id)
+    if about.kind in ("scenario", "seed"):
+        raise Problem(409, f"{id} is a run of a simulated world: {about.replay or 'its seed'} repeats its faults")
+    return await recorded_script(service, id, from_us, to_us, name, with_topics=topics)
 
 
 @router.get("/scenario-runs/{id}", summary="The state of a scenario run", responses=responses(404, 422))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from zabka.api.runs.run_models import WhyStep
 from zabka.api.views.models import Body, Text, as_texts
 from zabka.controller.historical import HISTORICAL_KEY, Historical
+from zabka.simulation.scenarios.subjects import Subject
 
 SETTINGS_MAX = 50
 _STORY: list[Any] = [
@@ -96,7 +97,8 @@ class Scenario(BaseModel):
                 "name": "kafka-1211", "title": "A follower truncates committed records",
                 "hypothesis": "A follower truncates where its log and its leader's log diverge, not at its high "
                 "watermark.",
-                "source": "KAFKA-1211, KIP-101", "fixed": "0.11.0.0", "driver": "world", "peers": 3, "brokers": 4,
+                "source": "KAFKA-1211, KIP-101", "fixed": "0.11.0.0", "subjects": ["replication"], "driver": "world",
+                "peers": 3, "brokers": 4,
                 "expected": "held", "outage": {"settings": _BUG, "shows": "lost write"},
                 "switches": ["truncate-to-high-watermark"], "live": True, "live_obstacle": None,
                 "running_obstacle": None,
@@ -109,6 +111,7 @@ class Scenario(BaseModel):
     hypothesis: str = Field(description="Why zabka passes it")
     source: str = Field(description="Where it was reported")
     fixed: str = Field(description="The first release without the bug, or `open`")
+    subjects: list[Subject] = Field(default=[], description="What it is about, the most important subject first")
     driver: Literal["cores", "files", "world"] = Field(
         description="What the scenario runs on: the bare protocol, real log and snapshot files, or a whole cluster"
     )
@@ -292,6 +295,14 @@ class ScenarioPlay(BaseModel):
     story: list[StoryLine]
 
 
+class BegunStep(BaseModel):
+    """A step of a script on this cluster that has begun."""
+
+    step: int = Field(description="Its number in the script, from 1")
+    at_ms: int = Field(description="Time since the script began")
+    text: str
+
+
 Verdict = Annotated[
     Literal["held", "violated"] | None, Field(description="Null until it has ended, and if it could not run")
 ]
@@ -308,13 +319,15 @@ class ScenarioRun(BaseModel):
                 "verdict": "held", "as_expected": True, "problems": [], "virtual_ms": 13204,
                 "journal_sha256": "dbe8efaa80d593cf02c79da1ff692d5835ff98c13e77c5266bfb07c9e5fc0133",
                 "story": _STORY, "outage": None, "replay": "zabka scenarios run kafka-1211 --seed 7", "error": None,
-                "kept": {"run": "r1a2b3c4d", "bug": "r1a2b3c4d.bug"},
+                "kept": {"run": "r1a2b3c4d", "bug": "r1a2b3c4d.bug"}, "steps": 9, "begun": [],
             }
         }
     )  # fmt: skip
 
     id: str
-    scenario: str = Field(description="Name of the scenario; for a seed, the source of its random faults")
+    scenario: str = Field(
+        description="Name of the scenario; for a seed, the source of its random faults; for a scenario file, NAME.json"
+    )
     seed: int | None = Field(description="As requested; null for the scenario's own")
     live: bool = Field(default=False, description="On this cluster, not in the simulated world")
     switches: list[str]
@@ -333,3 +346,5 @@ class ScenarioRun(BaseModel):
     replay: str = Field(description="The command that replays it; `--out FILE` writes the journal")
     kept: KeptPlays | None = Field(default=None, description="The stored run; null unless it was to be stored")
     error: str | None = Field(default=None, description="Why it could not run, or could not be stored")
+    steps: int | None = Field(default=None, description="Number of steps of a scenario file; null for other runs")
+    begun: list[BegunStep] = Field(default=[], description="On this cluster: the steps that have begun")

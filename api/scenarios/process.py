@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ PUT_RIGHT_S = 40.0
 STOP_S = 2.0
 """Maximum time for the scenario process to end when the API ends. It is short, because the API must end soon."""
 _HELD, _VIOLATED = 0, 1
+_CHUNK_BYTES = 1 << 16
 _OPTIONS = "ZABKA_"
 """Prefix of the environment variables that are defaults of the options of `zabka`."""
 
@@ -40,31 +42,46 @@ def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
     return {**kept, "ZABKA_PARENT": str(os.getpid())}
 
 
+@dataclass
+class Watch:
+    """The input of a process, a function that takes the lines of its progress, and an event that stops it."""
+
+    feed: bytes = b""
+    is_progress: Callable[[bytes], bool] | None = None
+    """Returns whether a line of the output is progress, which is not part of the result."""
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class ScenarioProcess:
     """Runs the command `argv` with a subcommand and its arguments, in a new process for each call."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
 
-    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S, watch: Watch | None = None) -> bytes:
         """Run the process and return its output. Raises PlayerFailed if it fails or takes longer than `patience_s`.
 
-        The process is terminated if it takes too long or if the caller is cancelled. A process that is terminated
-        because it took too long can still report what it could not restore.
+        The process is terminated if it takes too long, if `watch` stops it, or if the caller is cancelled. A process
+        that is terminated for one of the first two reasons can still report what it could not restore.
         """
-        process = await self._started(arguments)
-        answering = asyncio.create_task(process.communicate())
+        watch = watch or Watch()
+        process = await self._started(arguments, takes_input=bool(watch.feed))
+        answering = asyncio.create_task(_output(process, watch))
+        stopping = asyncio.create_task(watch.stopped.wait())
         try:
-            ended, _ = await asyncio.wait({answering}, timeout=patience_s)
-            if not ended:
+            ended, _ = await asyncio.wait(
+                {answering, stopping}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answering not in ended:
                 await _end(process, answering, PUT_RIGHT_S)
             answer, complaint = await answering
         finally:
             if process.returncode is None:
                 await _end(process, answering, STOP_S)
             answering.cancel()
-        if not ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
-            raise PlayerFailed(f"it did not end within {patience_s:.0f} s")
+            stopping.cancel()
+        if answering not in ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
+            raise PlayerFailed("it was stopped" if ended else f"it did not end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
             printed = complaint.decode(errors="replace").strip()
             log.error("scenario player failed", arguments=arguments, code=process.returncode, stderr=printed)
@@ -120,6 +137,26 @@ class ScenarioProcess:
                 process = await starting
                 await _end(process, asyncio.create_task(process.communicate()), STOP_S)
             raise
+
+
+async def _output(process: asyncio.subprocess.Process, watch: Watch) -> tuple[bytes, bytes]:
+    """Send the process its input, and return its output, without the lines that are progress, and its error output."""
+    assert process.stdout is not None and process.stderr is not None
+    complaint = asyncio.create_task(process.stderr.read())
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.write(watch.feed)
+            await process.stdin.drain()
+        process.stdin.close()
+    lines: list[bytes] = []
+    rest = b""
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if watch.is_progress is None or not watch.is_progress(line):
+                lines.append(line + b"\n")
+    await process.wait()
+    return b"".join(lines) + rest, await complaint
 
 
 async def _end(process: asyncio.subprocess.Process, answering: asyncio.Task[Any], within_s: float) -> None:

@@ -19,8 +19,10 @@ from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
 from zabka.api.runs.run_models import Run, Verdict, link_of
+from zabka.api.scenarios.file_models import NewFileRun
 from zabka.api.scenarios.models import (
     OF_WHOLE_PROCESSES,
+    BegunStep,
     ForkPlay,
     KeptPlays,
     NewFork,
@@ -31,7 +33,7 @@ from zabka.api.scenarios.models import (
     ScenarioRun,
     SeedPlay,
 )
-from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
+from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed, Watch
 from zabka.simulation.fork import check_setting
 from zabka.simulation.settings import BadSetting, split_settings, world_settings
 
@@ -39,6 +41,11 @@ log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
 """Maximum duration of a run on a live cluster, where timeouts take real time."""
+FILE_PATIENCE_S = 7_200.0
+"""Maximum duration of a scenario file on a live cluster: its times are chosen by a user, who can stop it."""
+STOPPED = "it was stopped"
+INTERRUPTED = "it was ended from outside"
+"""Problem that the player reports for a run that is interrupted."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -48,7 +55,7 @@ _LIBRARY = TypeAdapter(list[Scenario])
 class Player(Protocol):
     """Runs `zabka` with a subcommand and its arguments, and returns the JSON output. Raises PlayerFailed."""
 
-    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S, watch: Watch | None = None) -> bytes: ...
 
 
 class Here(NamedTuple):
@@ -67,6 +74,8 @@ class _Queued(NamedTuple):
     patience_s: float = PATIENCE_S
     original: Run | None = None
     """The stored run of which this run is a fork."""
+    feed: bytes = b""
+    """The scenario file, if the run is not of the library."""
 
 
 class ScenarioRuns:
@@ -83,6 +92,8 @@ class ScenarioRuns:
         self._reading = asyncio.Lock()
         self._runs: dict[str, ScenarioRun] = {}
         self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
+        self._stops: dict[str, asyncio.Event] = {}
+        """Events that stop the runs that are queued or running."""
 
     async def library(self) -> dict[str, Scenario]:
         """Return every scenario, keyed by name. Raises Problem 503.
@@ -117,7 +128,46 @@ class ScenarioRuns:
 
     def _on_this_cluster(self) -> list[str]:
         token_file = self._here.token_file
-        return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
+        token = [] if token_file is None else ["--token-file", str(token_file)]
+        return ["--on", self._here.url, *token]
+
+    def request_file(self, requested: NewFileRun) -> ScenarioRun:
+        """Queue a run of a scenario file. Raises Problem: 409 if the queue is full, 422."""
+        file = requested.scenario
+        if requested.live and requested.keep:
+            raise Problem(422, "a live run is not stored separately: leave keep out")
+        script = Scenario.model_validate(
+            {**file.model_dump(exclude={"steps"}), "switches": [], "live": True, "live_obstacle": None}
+        )
+        words = ["scenarios", "run"]
+        where = self._on_this_cluster() if requested.live else []
+        # The suffix distinguishes the run from runs of a scenario of the library with the same name.
+        name = f"{file.name}.json"
+        run = ScenarioRun(
+            id=_new_id(), scenario=name, seed=None, live=requested.live, switches=[], settings={}, state="queued",
+            requested_ms=_now_ms(), replay=shlex.join(["zabka", *words, name, *where]), steps=len(file.steps),
+        )  # fmt: skip
+        patience_s = FILE_PATIENCE_S if requested.live else PATIENCE_S
+        feed = file.model_dump_json(exclude_unset=True).encode()
+        arguments = [*words, "-", *where]
+        return self._enqueue(run, _Queued(arguments, script, requested.keep, patience_s, feed=feed))
+
+    async def stop(self, run_id: str) -> ScenarioRun:
+        """Stop a queued or running run, and return its last state. Raises Problem: 404, 409 if it has ended.
+
+        A run on this cluster then restores the cluster, so it ends only after some seconds.
+        """
+        run = self.get(run_id)
+        if run.state == "ended":
+            raise Problem(409, f"{run_id} has already ended")
+        self._stops[run_id].set()
+        if run.state == "queued":
+            self._runs[run_id] = run.model_copy(update={"state": "ended", "error": STOPPED, "took_ms": 0})
+        return self._runs[run_id]
+
+    def live_runs(self) -> list[ScenarioRun]:
+        """Return the runs on this cluster that have not ended."""
+        return [run for run in self._runs.values() if run.live and run.state != "ended"]
 
     def request_seed(self, seed: int, requested: NewSeedRun) -> ScenarioRun:
         """Queue a run of a seed. The run will be stored.
@@ -169,6 +219,7 @@ class ScenarioRuns:
         if self._queue.full():
             raise Problem(409, f"{WAITING_MAX} runs are waiting already; try again when one has ended")
         self._runs[run.id] = run
+        self._stops[run.id] = asyncio.Event()
         self._queue.put_nowait((run.id, requested))
         return run
 
@@ -183,11 +234,14 @@ class ScenarioRuns:
         """Execute queued runs, one at a time, until cancelled."""
         while True:
             run_id, requested = await self._queue.get()
+            if run_id not in self._stops or self._stops[run_id].is_set():
+                continue
             self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
             began_s = time.monotonic()
             come_to = await self._come_to(run, requested)
             took_ms = int((time.monotonic() - began_s) * 1000)
-            self._runs[run_id] = run.model_copy(update={**come_to, "state": "ended", "took_ms": took_ms})
+            ended = {**come_to, "state": "ended", "took_ms": took_ms}
+            self._runs[run_id] = self._runs[run_id].model_copy(update=ended)
             self._forget()
 
     async def _come_to(self, run: ScenarioRun, requested: _Queued) -> dict[str, Any]:
@@ -210,7 +264,11 @@ class ScenarioRuns:
         self, run: ScenarioRun, requested: _Queued, script: Scenario, directory: Path | None
     ) -> dict[str, Any]:
         journals = [] if directory is None else ["--journals", str(directory)]
-        output = await self._player.ask(*requested.arguments, *journals, "--json", patience_s=requested.patience_s)
+        progress = ["--progress"] if run.live else []
+        output = await self._player.ask(
+            *requested.arguments, *journals, *progress, "--json", patience_s=requested.patience_s,
+            watch=self._watch(run, requested),
+        )  # fmt: skip
         [report] = json.loads(output)["runs"]
         played = ScenarioPlay.model_validate(report["played"])
         outage = None if report["outage"] is None else ScenarioPlay.model_validate(report["outage"])
@@ -223,6 +281,9 @@ class ScenarioRuns:
             "story": played.story,
             "outage": outage,
         }
+        if self._stops[run.id].is_set():
+            left = [problem for problem in played.problems if problem != INTERRUPTED]
+            return {**come_to, "verdict": None, "as_expected": None, "problems": left, "error": STOPPED}
         if directory is None:
             return come_to
         plays = [_play_of(run, script.name, script.title, played)]
@@ -230,6 +291,18 @@ class ScenarioRuns:
             variant = script.outage.label if script.outage is not None else WITH_BUG
             plays.append(_play_of(run, script.name + BUG, f"{script.title}: {variant}", outage, variant))
         return {**come_to, **await self._keep(directory, plays)}
+
+    def _watch(self, run: ScenarioRun, requested: _Queued) -> Watch:
+        def is_progress(line: bytes) -> bool:
+            try:
+                step = BegunStep.model_validate_json(line)
+            except ValidationError:
+                return False
+            here = self._runs[run.id]
+            self._runs[run.id] = here.model_copy(update={"begun": [*here.begun, step]})
+            return True
+
+        return Watch(requested.feed, is_progress if run.live else None, self._stops[run.id])
 
     async def _play_seed(self, run: ScenarioRun, requested: _Queued, directory: Path | None) -> dict[str, Any]:
         assert directory is not None
@@ -304,6 +377,7 @@ class ScenarioRuns:
         ended = [run.id for run in self._runs.values() if run.state == "ended"]
         for run_id in ended[: max(0, len(ended) - REMEMBERED_MAX)]:
             del self._runs[run_id]
+            del self._stops[run_id]
 
 
 def _seed_of(run: Run) -> tuple[int, str]:
@@ -335,7 +409,9 @@ def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, vari
         replay=f"{run.replay} --out FILE" if bug else run.replay,
         decisive_seq=played.decisive,
         variant=variant,
-        link=None if run.settings or run.switches else link_of(run.scenario, run.seed, with_bug=bug),
+        link=None
+        if run.settings or run.switches or run.steps is not None
+        else link_of(run.scenario, run.seed, with_bug=bug),
     )
 
 

@@ -86,6 +86,16 @@ export const requests = {
   whatIf: (node, acks = "all") => ({ method: "POST", path: "/api/v1/what-if", body: { kill: node, acks } }),
   /** @param {string} id @returns {Request} */
   answer: (id) => ({ method: "GET", path: `/api/v1/what-if/${id}` }),
+  /** Run a scenario file on this cluster, or in a simulated world, whose run is stored. @param {unknown} scenario @param {boolean} live @returns {Request} */
+  playFile: (scenario, live) => ({ method: "POST", path: "/api/v1/scenario-runs", body: { scenario, ...(live ? { live } : { keep: true }) } }),
+  /** @param {string} id @returns {Request} */
+  stopRun: (id) => ({ method: "DELETE", path: `/api/v1/scenario-runs/${id}` }),
+  /** The faults of a span of a run as a scenario file. @param {string} run @param {number} from_us @param {number} to_us @returns {Request} */
+  script: (run, from_us, to_us) => ({ method: "GET", path: `/api/v1/runs/${run}/script?from=${from_us}&to=${to_us}` }),
+  /** @param {unknown} body @returns {Request} */
+  resetCluster: (body) => ({ method: "POST", path: "/api/v1/resets", body }),
+  /** @param {string} id @returns {Request} */
+  reset: (id) => ({ method: "GET", path: `/api/v1/resets/${id}` }),
   /** @param {string} id @returns {Request} */
   run: (id) => ({ method: "GET", path: `/api/v1/scenario-runs/${id}` }),
 };
@@ -116,7 +126,7 @@ export class Actions {
     if (this.off === "recorded") return false;
     if (this.off === "silent") return method === "GET";
     const live = typeof body === "object" && body !== null && "live" in body && body.live === true;
-    return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
+    return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|scenario-runs|seeds|runs)\b/.test(path));
   }
 
   /** Send a request, and show its result in the list of calls. If the API requires a token, the answer is that to the repeated request with the token. @param {Request} request @returns {Promise<Answer | null>} */
@@ -137,7 +147,7 @@ export class Actions {
       sessionStorage.removeItem(TOKEN_KEY);
       return this.#waitForToken(request, answer);
     }
-    if (answer?.ok && answer.body?.scenario) void this.#followRun(answer.body);
+    if (answer?.ok && answer.body?.scenario && answer.body.state) void this.#followRun(answer.body);
     this.changed();
     this.refresh();
     return answer;
@@ -169,6 +179,11 @@ export class Actions {
     this.waiting = null;
     this.state.ui.token = false;
     this.changed();
+  }
+
+  /** Send a request that changes nothing, without showing it. @param {Request} request @returns {Promise<Answer | null>} */
+  read(request) {
+    return this.#fetch(request, null).catch(() => null);
   }
 
   /** Load the outage library. */

@@ -4,10 +4,13 @@ import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
 import { announcement, GATHERED_MS, isAnnounced } from "./announcer.js";
+import { takes } from "./files.js";
+import { Lecture } from "./lecture/lecture.js";
 import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
 import { EmbeddedSource } from "./source/embedded.js";
 import { source, use } from "./source/source.js";
+import { takesScripts } from "./scripts/panel.js";
 import { CHATTER_MAX, inOrder, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { TABS, tabOf } from "./tabs.js";
@@ -50,7 +53,8 @@ function draw() {
   const of = current.live ? state : asOf(state, current);
   const shown = model(of, current.live ? Date.now() : current.at_us / 1000);
   actions.off = !source().live ? "recorded" : shown.silent_ms !== null ? "silent" : moment.live ? "" : "past";
-  render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
+  lecture.follow();
+  render(page(of, shown, actions, moment, player, changed, readChatter, toggle, lecture), root);
   if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
   document.title = `${shown.ensemble.epoch}: ${controller}${shown.ensemble.stale ? ", last known" : ""} · zabka`;
@@ -137,6 +141,9 @@ const moment = new Moment(() => state.sentences, {
   now_us: () => (Date.now() - state.skew_ms) * 1000,
 }, changed, shown, tabOf, (scenario, seed) => source().play(scenario, seed, actions));
 const player = new Player(moment, changed);
+const lecture = new Lecture(moment, actions, shown, (large) => large !== state.ui.projector && toggle("projector"));
+takes((content, name) => lecture.take(content, name));
+takesScripts(moment);
 listen(moment, player, {
   "+": () => moment.timeline.zoom(0.5),
   "-": () => moment.timeline.zoom(2),
@@ -145,6 +152,7 @@ listen(moment, player, {
   p: () => toggle("projector"),
   r: () => toggle("drawer"),
   o: () => toggle("offsets"),
+  l: () => lecture.toggle(),
   ...Object.fromEntries(TABS.map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
 });
 

@@ -20,7 +20,7 @@ export const TABS = [
   { name: "messages", title: "Messages", load: () => import("./messages/tab.js"), panels: ["messages"] },
   { name: "links", title: "Links", load: () => import("./links/tab.js"), panels: ["links"] },
   { name: "table", title: "Table", load: () => import("./table/tab.js"), panels: ["controller_terms", "peers", "brokers", "beliefs", "partitions", "topics", "groups", "transactions", "security", "losses"] },
-  { name: "lab", title: "Lab", load: () => import("./lab/tab.js"), panels: ["workloads", "faults", "request-faults", "analytics", "pipeline", "audits", "campaigns", "scenarios", "first-difference"] },
+  { name: "lab", title: "Lab", load: () => import("./lab/tab.js"), panels: ["workloads", "faults", "request-faults", "fault-script", "analytics", "pipeline", "audits", "campaigns", "scenarios", "first-difference"] },
   { name: "lessons", title: "Lessons", load: () => import("./lessons/tab.js"), panels: ["lessons"] },
   { name: "compare", title: "Compare", load: () => import("./compare/tab.js"), panels: ["compare"] },
 ];

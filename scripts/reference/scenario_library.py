@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from scripts.reference.markdown import code, document, sentence, table
 from zabka.controller.historical import HISTORICAL_KEY
 from zabka.simulation.scenarios.library import LIBRARY
-from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
+from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario, decode_scenario
+from zabka.simulation.scenarios.subjects import SUBJECTS
 from zabka.testing.live.scenarios import LivePlayer
 
 _INTRODUCTION = (
@@ -16,6 +17,19 @@ _INTRODUCTION = (
     "files** each peer's disk is a directory that the real storage code uses. A scenario of a **whole cluster** has "
     "clients too. A scenario with a bug runs twice: without the bug the rule must hold, and with it the outage must "
     "show."
+)
+_EXAMPLE = """\
+{"driver": "world", "name": "two-faults", "title": "A broker dies, then the network splits",
+ "hypothesis": "The cluster recovers.", "subjects": ["network"], "peers": 3, "brokers": 3, "steps": [
+  {"type": "At", "ms": 5000}, {"type": "Kill", "nodes": ["broker-2"]}, {"type": "At", "ms": 8000},
+  {"type": "Split", "sides": [["broker-1", "peer-1"], ["broker-3", "peer-2", "peer-3"]]},
+  {"type": "At", "ms": 20000}, {"type": "Heal"}, {"type": "At", "ms": 30000}]}"""
+_FILES = (
+    "A scenario can also be a JSON file, with the fields that `zabka scenarios list --json` prints; the page's Lab "
+    "composes, records and saves such files. `zabka scenarios run FILE` runs one in a simulated world, with `--on URL` "
+    "on a running cluster, and `zabka simulate --scenario FILE` with many seeds. `At` gives the next steps a time, in "
+    "milliseconds since the first `At`. After the last step all faults end, all nodes start, and the checks follow.\n\n"
+    f"```json\n{_EXAMPLE}\n```\n\nThe subjects are {', '.join(SUBJECTS)}.\n"
 )
 _DRIVERS: dict[type[AnyScenario], str] = {
     CoreScenario: "the bare protocol",
@@ -26,15 +40,21 @@ _DRIVERS: dict[type[AnyScenario], str] = {
 
 def page() -> str:
     """Return the page of the outage library."""
+    decode_scenario(_EXAMPLE.encode())
     player = LivePlayer()
     listed = table(
-        ["name", "what went wrong upstream", "`--live`"],
+        ["name", "subjects", "what went wrong upstream", "`--live`"],
         (
-            [f"[`{s.name}`](#{s.name.replace('.', '')})", s.title, "" if player.unplayable(s) else "yes"]
+            [
+                f"[`{s.name}`](#{s.name.replace('.', '')})", ", ".join(s.subjects), s.title,
+                "" if player.unplayable(s) else "yes",
+            ]
             for s in LIBRARY.values()
         ),
+    )  # fmt: skip
+    return document(
+        "Scenarios", _INTRODUCTION, _FILES, listed, *("\n".join(_section(s, player)) for s in LIBRARY.values())
     )
-    return document("Scenarios", _INTRODUCTION, listed, *("\n".join(_section(s, player)) for s in LIBRARY.values()))
 
 
 def _section(scenario: AnyScenario, player: LivePlayer) -> Iterator[str]:

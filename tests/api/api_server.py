@@ -26,7 +26,7 @@ from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.scenarios.forecasts import Follower, Forecasts
-from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
+from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed, Watch
 from zabka.api.scenarios.runs import Here, Player, ScenarioRuns
 from zabka.api.services import Services
 from zabka.api.settings import AgentAddress, Settings
@@ -220,6 +220,9 @@ class FakeAdmin:
         self.asked.append(set(known))
         return self.reading
 
+    async def delete_group(self, name: str) -> None:
+        self.reading.groups.pop(name, None)
+
     async def topics(self) -> TopicReading:
         return self.topics_read
 
@@ -267,8 +270,9 @@ class FakePlayer:
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
-         "fixed": "0.11", "driver": "world", "peers": 3, "brokers": 3, "bug": {"zabka.historical": "empty-isr"},
-         "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True, "live_obstacle": None},
+         "fixed": "0.11", "subjects": ["isr"], "driver": "world", "peers": 3, "brokers": 3,
+         "bug": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True,
+         "live_obstacle": None},
         {"name": "broken", "title": "A disk that lies", "hypothesis": "Nobody believes it.", "source": "", "fixed": "",
          "driver": "cores", "peers": 3, "switches": [], "live": False,
          "live_obstacle": "it chooses when a disk answers", "running_obstacle": "it chooses when a disk answers"},
@@ -279,10 +283,15 @@ class FakePlayer:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
+        self.files: list[dict[str, Any]] = []
+        """The scenario files that were played."""
         self.cancelled = asyncio.Event()
 
-    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S, watch: Watch | None = None) -> bytes:
         self.asked.append(arguments)
+        watch = watch or Watch()
+        if arguments[2:3] == ("-",):
+            return await self._play_file(watch)
         if arguments[:2] == ("scenarios", "list"):
             return json.dumps(self.SCRIPTS).encode()
         if arguments[2] == "broken":
@@ -292,11 +301,28 @@ class FakePlayer:
                 await asyncio.Event().wait()
             finally:
                 self.cancelled.set()
+        return self._report(arguments[2], with_outage=True)
+
+    async def _play_file(self, watch: Watch) -> bytes:
+        """Play a scenario file: report its steps, and wait until the run is stopped if there is a step Endless."""
+        file = json.loads(watch.feed)
+        self.files.append(file)
+        for number, step in enumerate(file["steps"], start=1):
+            line = json.dumps({"step": number, "at_ms": 10 * number, "text": step["type"].lower()}).encode()
+            assert watch.is_progress is None or watch.is_progress(line)
+            if step["type"] == "Endless":
+                await watch.stopped.wait()
+                raise PlayerFailed("it was stopped")
+        return self._report(file["name"], with_outage=False)
+
+    @staticmethod
+    def _report(name: str, *, with_outage: bool) -> bytes:
         line = {"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"}
         fell = {"at_ms": 6515, "who": "broker-2", "text": "orders-0: no leader, leader epoch 1, ISR empty"}
         played = {"problems": [], "virtual_ms": 6700, "steps": 9, "faults": 1, "events": 2, "journal_sha256": "ab" * 32}
         outage = {**played, "problems": ["LeaderInIsr: orders-0: the ISR is empty"], "story": [line, fell]}
-        run = {"name": arguments[2], "held": True, "played": {**played, "story": [line]}, "outage": outage}
+        shown = outage if with_outage else None
+        run = {"name": name, "held": True, "played": {**played, "story": [line]}, "outage": shown}
         return json.dumps({"scenarios": 1, "violated": 0, "runs": [run]}).encode()
 
 

@@ -17,7 +17,7 @@ from tests.api.api_server import HERE, FakePlayer, Server
 from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.scenarios.models import NewScenarioRun, variant_label
-from zabka.api.scenarios.process import PlayerFailed, ScenarioProcess
+from zabka.api.scenarios.process import PlayerFailed, ScenarioProcess, Watch
 from zabka.api.scenarios.runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from zabka.compose.launch import player_argv
 
@@ -130,7 +130,7 @@ def test_run_queue_is_bounded_and_cancelled_at_api_shutdown(tmp_path: Path) -> N
 
 def test_bug_in_the_scenario_process_ends_only_its_own_run(tmp_path: Path) -> None:
     class Mistaken(FakePlayer):
-        async def ask(self, *arguments: str, patience_s: float = 0) -> bytes:
+        async def ask(self, *arguments: str, patience_s: float = 0, watch: Watch | None = None) -> bytes:
             if "kafka-708" in arguments:
                 raise ZeroDivisionError("by mistake")
             return await super().ask(*arguments)
@@ -263,7 +263,7 @@ def test_scenario_process_cancelled_at_start_can_repair_cluster(tmp_path: Path) 
 def test_script_runs_on_the_live_cluster_on_request(server: Server, http: httpx.Client) -> None:
     run = ended(http, http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True}))
 
-    assert server.player.asked[-1] == ("scenarios", "run", "kafka-708", "--on", HERE.url, "--json")
+    assert server.player.asked[-1] == ("scenarios", "run", "kafka-708", "--on", HERE.url, "--progress", "--json")
     assert (run["live"], run["verdict"]) == (True, "held")
 
 

@@ -96,7 +96,7 @@ class PageServer:
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
-        self._player = player or FakePlayer()
+        self.player = player or FakePlayer()
         self._port = 0
         self.agent = JournallingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
@@ -114,7 +114,7 @@ class PageServer:
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, self.admin, FakeWorkloads(), joined,
-            ScenarioRuns(self._player, runs.kept, HERE), runs, Forecasts(self.follower), self._emit,
+            ScenarioRuns(self.player, runs.kept, HERE), runs, Forecasts(self.follower), self._emit,
             Jobs(JOB_ARGV, self._settings.cluster_data, self._settings.data),
         )  # fmt: skip
         app = create_app(services, self._token)

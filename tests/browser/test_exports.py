@@ -96,6 +96,26 @@ def test_keys_and_links_work_in_an_exported_run(page: Page, exported: Path, runs
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
 
 
+def test_lecture_works_in_an_exported_run(page: Page, runs: list[Recorded], tmp_path: Path) -> None:
+    plays = [{"scenario": "kafka-1211", "tab": "table"}, {"scenario": "kafka-1211", "bug": True}, {"lesson": "acks"}]
+    file = tmp_path / "lecture.json"
+    file.write_text(json.dumps({"zabka_lecture": 1, "plays": plays}))
+    page.keyboard.press("l")
+    bar = region(page, "Lecture")
+    expect(bar).to_contain_text("1 of 1 The moment of this file")
+    button(page, "List").click()
+    with page.expect_file_chooser() as chooser:
+        button(page, "Open a file…").click()
+    chooser.value.set_files(file)
+    expect(bar).to_contain_text("1 of 3 kafka-1211")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    page.keyboard.press("PageDown")
+    expect(page.locator(".when")).to_contain_text(f"event {runs[1].about.decisive_seq}")
+    page.keyboard.press("PageDown")
+    expect(bar).to_contain_text("cannot be shown: there is no lesson acks")
+    expect(button(page, "Reset this cluster")).to_have_count(0)
+
+
 def test_exported_run_plays_back_and_shows_messages(page: Page) -> None:
     page.keyboard.press("Home")
     button(page, "▶ play").click()

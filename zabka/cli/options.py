@@ -21,6 +21,6 @@ Scenario = Annotated[
         "fail), ensemble (peers only), reconfiguring, read-only, "
         "disks (that fail, fill up, stall and lose writes), swarm, swarm-ensemble, swarm-disks (a few faults by role, "
         "as `zabka search` draws them), whole, whole-cluster (drawn configuration keys; peers alone, or with brokers), "
-        "or a scenario that `zabka scenarios list` names",
+        "or a scenario that `zabka scenarios list` names, or a scenario's JSON file",
     ),
 ]

@@ -15,11 +15,13 @@ from zabka.ensemble.close_names import did_you_mean
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, configured, play, seeded
 from zabka.simulation.scenarios.report import description, replay_command, report
-from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
+from zabka.simulation.scenarios.scenario import AnyScenario, StepTaken, Verdict, WorldScenario, decode_scenario
 from zabka.simulation.scenarios.story import story
+from zabka.simulation.scenarios.subjects import SUBJECTS
 from zabka.simulation.settings import BadSetting
 
 USAGE = 2
+STANDARD_INPUT = "-"
 
 
 def _refuse(reason: str) -> int:
@@ -54,37 +56,60 @@ class Player(Protocol):
         ...
 
 
-def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
+def list_all(
+    as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None], subject: str | None = None
+) -> int:
     """Print one line for each scenario, which also states whether the player `elsewhere` can run the scenario.
 
-    `running` returns the reason why a scenario cannot run on a running cluster, or None if it can.
+    `running` returns the reason why a scenario cannot run on a running cluster, or None if it can. With a `subject`,
+    print only the scenarios that have it.
     """
+    if subject is not None and subject not in SUBJECTS:
+        return _refuse(f"there is no subject {subject!r}; subjects are {', '.join(SUBJECTS)}")
+    listed = [each for each in LIBRARY.values() if subject is None or subject in each.subjects]
     if as_json:
-        found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
+        found = [description(each, elsewhere.unplayable(each), running(each)) for each in listed]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return 0
-    columns = ("name", "what went wrong", "why zabka passes", "fixed upstream in", "--live")
+    columns = ("name", "subjects", "what went wrong", "why zabka passes", "fixed upstream in", "--live")
     rows = (
-        (each.name, each.title, each.hypothesis, each.fixed, "" if elsewhere.unplayable(each) else "yes")
-        for each in LIBRARY.values()
-    )
+        (
+            each.name, ", ".join(each.subjects), each.title, each.hypothesis, each.fixed,
+            "" if elsewhere.unplayable(each) else "yes",
+        )
+        for each in listed
+    )  # fmt: skip
     print_table(columns, rows)
     return 0
 
 
 def found_scenario(name: str) -> AnyScenario:
-    """Load a scenario from the library or from a file. Raises ValueError with the reason."""
+    """Load a scenario from the library, from a file, or from standard input (`-`). Raises ValueError."""
     if name in LIBRARY:
         return LIBRARY[name]
-    if name.endswith(".json"):
+    if name == STANDARD_INPUT or name.endswith(".json"):
         try:
-            return read_scenario(Path(name))
+            return decode_scenario(sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes())
         except (OSError, msgspec.DecodeError) as reason:
             raise ValueError(f"{name} holds no scenario: {reason}") from None
     raise ValueError(
         f"there is no scenario {name!r}{did_you_mean(name, LIBRARY)}; `zabka scenarios list` names them, and a file's "
         "name ends in .json"
     )
+
+
+def print_step(step: StepTaken) -> None:
+    """Print a step of a script that begins on a running cluster."""
+    sys.stdout.write(f"{step.at_ms / 1000:9.3f} s  {step.text}\n")
+    sys.stdout.flush()
+
+
+def print_json_step(step: StepTaken) -> None:
+    """Print a step of a script that begins on a running cluster, as one line of JSON."""
+    sys.stdout.write(
+        msgspec.json.encode({"step": step.entries, "at_ms": step.at_ms, "text": step.text}).decode() + "\n"
+    )
+    sys.stdout.flush()
 
 
 class _Simulated:

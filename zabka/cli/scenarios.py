@@ -11,6 +11,9 @@ from zabka.cli.command_group import CommandGroup
 from zabka.cli.options import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zabka.simulation.scenarios.scenario import StepTaken
     from zabka.testing.live.running import RunningPlayer
 
 app = typer.Typer(
@@ -23,6 +26,9 @@ app = typer.Typer(
 
 @app.command("list")
 def list_scenarios(
+    subject: Annotated[
+        str | None, typer.Option(envvar="ZABKA_SUBJECT", help="Only scenarios about this, such as election")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print whole scenarios as JSON")] = False,
 ) -> None:
     """List every scenario, and the reason why zabka passes it."""
@@ -30,12 +36,15 @@ def list_scenarios(
     from zabka.testing.live.running import running_obstacle
     from zabka.testing.live.scenarios import LivePlayer
 
-    raise typer.Exit(list_all(as_json, LivePlayer(), running_obstacle))
+    raise typer.Exit(list_all(as_json, LivePlayer(), running_obstacle, subject))
 
 
 @app.command("run")
 def run_scenarios(
-    names: Annotated[list[str] | None, typer.Argument(help="Names or JSON files of scenarios; default: all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names or JSON files of scenarios, - for standard input; default: all"),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="Run on real processes")
     ] = False,
@@ -67,21 +76,26 @@ def run_scenarios(
     story: Annotated[
         bool, typer.Option("--story", envvar="ZABKA_STORY", help="Print each step and its effects")
     ] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress", envvar="ZABKA_PROGRESS", help="With --on: print each step when it begins")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print verdicts and stories as JSON")
     ] = False,
 ) -> None:
     """Run scenarios; exit code 0 if each verdict is the expected one."""
-    from zabka.cli.outage_library import PlayOptions, run
+    from zabka.cli.outage_library import PlayOptions, print_json_step, print_step, run
 
-    if token_file is not None and on is None:
-        typer.echo("--token-file needs --on: only a running cluster requires a token", err=True)
+    if on is None and (token_file is not None or progress):
+        option = "--progress" if token_file is None else "--token-file"
+        typer.echo(f"{option} needs --on: it is for a running cluster", err=True)
         raise typer.Exit(2)
     options = PlayOptions(
         seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals
     )
     if on is not None:
-        raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), options))
+        report = None if not progress else print_json_step if as_json else print_step
+        raise typer.Exit(run(names or [], _running(on, token_file, names or [], report, live=live), options))
     if not live:
         raise typer.Exit(run(names or [], None, options))
     from zabka.testing.live.scenarios import LivePlayer
@@ -89,7 +103,9 @@ def run_scenarios(
     raise typer.Exit(run(names or [], LivePlayer(), options))
 
 
-def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
+def _running(
+    url: str, token_file: Path | None, names: list[str], report: Callable[[StepTaken], None] | None, *, live: bool
+) -> RunningPlayer:
     """Return the player that runs scenarios on a running cluster. Exit with code 2 if the options are incompatible."""
     from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
@@ -105,7 +121,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
     except OSError as unread:
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
-    player = RunningPlayer(url, token)
+    player = RunningPlayer(url, token) if report is None else RunningPlayer(url, token, report)
     # Check first that the API is reachable, because a failed connection is not a result of the scenario.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)

@@ -52,16 +52,20 @@ def parse_seeds(text: str) -> range:
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
     """Return the settings of a scenario, changed by the KEY=VALUE `settings`. Raises ValueError and BadSetting."""
-    from zabka.simulation.run import SEARCHED, WHOLE_RUNS
-    from zabka.simulation.scenarios.library import LIBRARY
+    from zabka.simulation.run import SEARCHED, WHOLE_RUNS, script_of
     from zabka.simulation.seeds.chaos import check_played
 
-    if scenario not in SEARCHED and scenario not in LIBRARY:
+    try:
+        is_script = scenario not in SEARCHED and script_of(scenario) is not None
+    except (OSError, msgspec.DecodeError) as reason:
+        raise ValueError(f"{scenario} holds no scenario: {reason}") from None
+    if scenario not in SEARCHED and not is_script:
         searches = ", ".join(sorted(SEARCHED))
         raise ValueError(
-            f"there is no scenario {scenario!r}; there are {searches}, and those of `zabka scenarios list`"
+            f"there is no scenario {scenario!r}; there are {searches}, those of `zabka scenarios list`, and files "
+            "whose names end in .json"
         )
-    if settings and scenario in LIBRARY:
+    if settings and is_script:
         raise ValueError(
             f"{scenario} is a scenario of the outage library: `zabka scenarios run {scenario} --set …` accepts settings"
         )

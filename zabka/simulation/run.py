@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from zabka.journal.events import Entry, FaultInjected
@@ -15,7 +17,7 @@ from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.fork import Change, Forking
 from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.scenarios.library import LIBRARY, play, seeded
-from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.scenarios.scenario import AnyScenario, WorldScenario, read_scenario
 from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE, REQUESTS
 from zabka.simulation.seeds.disks import DISKS
 from zabka.simulation.seeds.read_only import READ_ONLY
@@ -34,6 +36,7 @@ SCENARIOS = {
 """Scenarios with randomly chosen faults, in a world that the settings describe."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
 """Scenarios in which the cluster's configuration is chosen at random as well."""
+SCRIPT_FILE = ".json"
 SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 """All scenarios with randomly chosen faults."""
 
@@ -43,7 +46,18 @@ def has_messages(scenario: str) -> bool:
 
     It cannot record runs of the ZAB code alone, because these have no network.
     """
-    return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
+    return scenario in SEARCHED or isinstance(script_of(scenario), WorldScenario)
+
+
+@cache
+def script_of(scenario: str) -> AnyScenario | None:
+    """Return the script of that name in the library, or in the JSON file with that path; None if there is none.
+
+    Raises OSError and msgspec.ValidationError if the file cannot be read.
+    """
+    if scenario.endswith(SCRIPT_FILE):
+        return read_scenario(Path(scenario))
+    return LIBRARY.get(scenario)
 
 
 class ForkedRun(NamedTuple):
@@ -93,7 +107,8 @@ def run_with_journal(
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed, and return its outcome and the lines of its journal.
 
-    `scenario` can be a script of the outage library; the seed then determines the script's random delays. `tap`
+    `scenario` can be a script of the outage library, or a script's file (`script_of`); the seed then determines the
+    script's random delays. `tap`
     receives every message if `has_messages(scenario)`.
     """
     if scenario in WHOLE_RUNS:
@@ -103,7 +118,9 @@ def run_with_journal(
         run = SeedRun(seed, SCENARIOS[scenario], settings, tap)
         return run.execute(), run.world.record.lines()
     begin, cpu_begin = time.perf_counter(), time.process_time()
-    verdict = play(seeded(LIBRARY[scenario], seed), tap)
+    script = script_of(scenario)
+    assert script is not None, f"there is no scenario {scenario}"
+    verdict = play(seeded(script, seed), tap)
     outcome = Outcome(
         seed=seed,
         scenario=scenario,

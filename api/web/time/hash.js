@@ -2,8 +2,9 @@
 // Pure.
 
 /**
- * @typedef {{run: string, at: number | null, tab: string, pin: number | null, with: string | null, lesson: string | null,
+ * @typedef {{run: string, at: number | null, tab: string, pin: number | null, with: string | null, lesson: string | null, lecture: number | null,
  *   scenario: string | null, seed: number | null, bug: "yes" | null}} Place  `at` null is the end of the run: for the live run, now.
+ *   `lecture` is the number of a play of the lecture, from 1.
  *   `scenario` names a run that any installation can play, with a seed or with its bug; it replaces `run`, and `with=pair` is its other run.
  */
 
@@ -11,7 +12,7 @@ export const LIVE = "live";
 export const TABS = ["tracks", "messages", "links", "table", "lab", "lessons", "compare"];
 
 /** @type {Place} */
-export const NOWHERE = { run: LIVE, at: null, tab: "tracks", pin: null, with: null, lesson: null, scenario: null, seed: null, bug: null };
+export const NOWHERE = { run: LIVE, at: null, tab: "tracks", pin: null, with: null, lesson: null, lecture: null, scenario: null, seed: null, bug: null };
 
 /** The other run of a scenario, in a link that works on any installation. */
 export const PAIR = "pair";
@@ -28,6 +29,7 @@ export function place(hash) {
   return {
     run: parameters.get("run") || LIVE, at: number(parameters.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
     pin: number(parameters.get("pin")), with: parameters.get("with") || null, lesson: parameters.get("lesson") || null,
+    lecture: number(parameters.get("lecture")),
     scenario: parameters.get("scenario") || null, seed: number(parameters.get("seed")), bug: parameters.get("bug") === "yes" ? "yes" : null,
   };
 }

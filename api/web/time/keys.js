@@ -20,6 +20,9 @@ export const KEYS = [
   ["o", "tracks: show each replica's log end offset and high watermark"],
   ["p", "projector mode: large view, tracks only"],
   ["r", "projector mode: show or hide the side panel"],
+  ["l", "lecture mode: start or leave"],
+  ["Page Up, Page Down", "lecture mode: previous play, next play"],
+  ["n, g, R", "lecture mode: notes; run the play on this cluster; reset the cluster (press twice)"],
   ["1 … 7", "tabs; Compare is the last"],
   ["?", "show this list"],
 ];

@@ -62,8 +62,8 @@ function when(state, m, moment, now_ms) {
     ${source().live ? html`<button type="button" class="small" @click=${() => moment.toEnd()}>Back to live <kbd>End</kbd></button>` : nothing}</p>`;
 }
 
-/** @param {Moment} moment @param {Model} m */
-export function tabs(moment, m) {
+/** @param {Moment} moment @param {Model} m @param {unknown} more buttons at the end */
+export function tabs(moment, m, more) {
   const troubled = m.topics.flatMap((t) => t.partitions).filter((p) => (p.offline || p.unserved || p.unwritable) && !p.deleting).length;
   return html`<nav class="tabs" aria-label="Views"><ul>${shownTabs(moment).map((tab) => {
     const here = tab.name === moment.place.tab;
@@ -71,5 +71,5 @@ export function tabs(moment, m) {
       ? html` <span class="count" title="${plural(troubled, "partition")} not writable">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span title=${meaning("controller")} role="group" aria-label=${moment.place.tab === "table" ? "controller" : `controller epoch ${m.ensemble.epoch}`}>controller <b>${controllerTerm(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
       <span title=${meaning("ZAB")}>ZAB leader <b>${m.zab.known ? leaderTerm(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
-      ${source().live ? html`<a href="/docs">API</a>` : nothing}</p></nav>`;
+      ${source().live ? html`<a href="/docs">API</a>` : nothing}${more}</p></nav>`;
 }

@@ -5,6 +5,7 @@ import { ref } from "lit-html/directives/ref.js";
 
 import { duration } from "../format.js";
 import { chosen } from "../tabs.js";
+import { lectureBar, startButton } from "../lecture/bar.js";
 import { KEYS } from "../time/keys.js";
 import { transport } from "../time/transport.js";
 import { tabs, top } from "./header.js";
@@ -23,18 +24,18 @@ import { whatIf } from "./what_if.js";
 /**
  * @param {State} state of the moment that is shown @param {Model} m @param {Actions} actions @param {Moment} moment @param {Player} player
  * @param {() => void} changed @param {() => Promise<void>} readChatter fetches the progress events
- * @param {(what: "keys" | "projector" | "drawer" | "offsets") => void} toggle
+ * @param {(what: "keys" | "projector" | "drawer" | "offsets") => void} toggle @param {import("../lecture/lecture.js").Lecture} lecture
  */
-export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
+export function page(state, m, actions, moment, player, changed, readChatter, toggle, lecture) {
   return html`
     <a class="skip" href="#main">Skip to the cluster</a>
     <div class="head">${attempt("the header", () => top(state, m, moment, Date.now() - state.skew_ms, actions))}${banner(state, m, moment)}
-      ${tabs(moment, m)}</div>
+      ${tabs(moment, m, startButton(lecture))}</div>
     <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""} ${m.silent_ms === null ? "" : "old"}" id="main" tabindex="-1">
       <div class="stage">${attempt("this tab", () => chosen(state, m, moment, changed, actions))}</div>
       ${attempt("the side panel", () => rail(state, m, actions, moment, changed, readChatter))}
     </main>
-    ${attempt("the time bar", () => transport(moment, player, state, toggle))}
+    <div class="foot">${attempt("the lecture", () => lectureBar(lecture))}${attempt("the time bar", () => transport(moment, player, state, toggle))}</div>
     ${state.ui.token ? tokenForm(actions) : nothing}
     ${state.what_if && !state.ui.token ? whatIf(state.what_if, actions, Date.now() - state.skew_ms) : nothing}
     ${state.ui.keys ? keysDialog(() => toggle("keys")) : nothing}`;
@@ -60,6 +61,7 @@ function banner(state, m, moment) {
 /** The state of a scenario that runs on this cluster. @param {any} run */
 function playedHere(run) {
   if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
+  if (run.error === "it was stopped") return html`${icon("empty")} ${run.scenario} was stopped, and the cluster is restored. ${run.problems.join("; ")}`;
   if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
   if (run.as_expected) return html`${icon("ok")} ${run.scenario} ran on this cluster: passed.`;
   return html`${icon("bad")} ${run.scenario} ran on this cluster: failed. ${run.problems.join("; ")}.`;

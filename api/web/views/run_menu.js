@@ -2,6 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
+import { offer, takeJson } from "../files.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
 import { closed, placed } from "./menu.js";
@@ -29,7 +30,7 @@ export function runMenu(moment, actions) {
         <button type="button" class="small" title="Chrome trace JSON" @click=${() => void download(moment, true, "perfetto")}>Download the time range for Perfetto</button>
         <button type="button" class="small" title="a log with vector clocks" @click=${() => void download(moment, true, "shiviz")}>Download the time range for ShiViz</button>` : nothing}
       <button type="button" class="small" @click=${choose}>Open a journal or a run…</button>
-      <input type="file" accept=".jsonl,.html" hidden aria-label="Open a journal or a run" @change=${chosen}></div>`;
+      <input type="file" accept=".jsonl,.html,.json" hidden aria-label="Open a journal or a run" @change=${chosen}></div>`;
 }
 
 /** Save the run as one file. @param {Moment} moment @param {boolean} part only the visible time @param {"html" | "perfetto" | "shiviz"} format */
@@ -38,17 +39,14 @@ async function download(moment, part, format = "html") {
   const { run } = moment.current();
   await attempt(moment, async () => {
     const file = await source().download(run, part ? { from_us: Math.max(0, Math.floor(from_us)), to_us: Math.ceil(to_us) } : null, format);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(file);
-    link.download = file.name;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    offer(file);
   });
 }
 
 /** Show the run of a file. @param {File} file @param {Moment} moment @param {Actions} actions */
 async function open(file, moment, actions) {
   await attempt(moment, async () => {
+    if (await takeJson(file)) return;
     const run = await source().open(file, actions);
     await moment.readRuns();
     const found = moment.runs.find((each) => each.id === run);

@@ -7,10 +7,13 @@ import { ref } from "lit-html/directives/ref.js";
 
 import { curl, requests } from "../actions.js";
 import { count, plural } from "../format.js";
+import { filtered, items } from "../library/filter.js";
+import { otherRow, search, subjects, wanted } from "../library/search.js";
 import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
-import { badge, copyable, icon, panel, select } from "./parts.js";
+import { Answers } from "../why/answers.js";
+import { badge, copyable, icon, panel } from "./parts.js";
 
 /**
  * @typedef {import("../actions.js").Actions} Actions
@@ -19,6 +22,7 @@ import { badge, copyable, icon, panel, select } from "./parts.js";
  * @typedef {{at_ms: number, who: string, text: string}} Line
  */
 
+const lessons = new Answers();
 /** @type {{name: string, trouble: string} | null} The last requested scenario, and why it is not shown. */
 let requested = null;
 
@@ -78,42 +82,15 @@ export function scenarios(state, actions, moment, changed) {
   // The run is above the list, where users look for it after pressing Play.
   return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, runView(list, run)) : nothing}
     ${requested?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${requested.name} cannot be shown: ${requested.trouble}.</p>` : nothing}
-    ${list.length ? html`${search(list, changed)}${guard([list, state.ui.armed, actions.off, wanted.text, wanted.kind], () => table(found(list), state, actions, moment, changed))}` : intro}`);
+    ${list.length ? library(list, state, actions, moment, changed) : intro}`);
 }
 
-/** The filter of the library. */
-const wanted = { text: "", kind: "all" };
-/** @type {Record<string, {title: string, passes: (script: any) => boolean}>} The kinds of scenarios. */
-const SCENARIO_KINDS = {
-  all: { title: "all scenarios", passes: () => true },
-  kafka: { title: "Kafka", passes: ({ brokers }) => brokers > 0 },
-  zookeeper: { title: "ZooKeeper", passes: ({ brokers }) => !brokers },
-  lost: { title: "lost records", passes: ({ outage }) => /lost|lose|survive/i.test(outage?.shows ?? "") },
-  live: { title: "run on this cluster", passes: ({ running_obstacle }) => running_obstacle === null },
-};
-
-/** The scenarios with all words of the text in their name, title, reason, source or bug. @param {any[]} list @param {{text: string, kind: string}} filter */
-export function found(list, { text, kind } = wanted) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  return list.filter((script) => {
-    const { name, title, hypothesis, source: reported, switches } = script;
-    const searched = [name, title, hypothesis, reported, ...(switches ?? [])].join(" ").toLowerCase();
-    return SCENARIO_KINDS[kind].passes(script) && words.every((word) => searched.includes(word));
-  });
-}
-
-/** @param {any[]} list @param {() => void} changed */
-function search(list, changed) {
-  const set = (/** @type {Partial<typeof wanted>} */ to) => {
-    Object.assign(wanted, to);
-    changed();
-  };
-  const count_of = found(list).length;
-  return html`<div class="row find" role="search" aria-label="Outage library">
-    <input type="search" aria-label="Search the library" placeholder="search: watermark, KAFKA-1211, session" .value=${wanted.text}
-      @input=${(/** @type {Event} */ e) => set({ text: /** @type {HTMLInputElement} */ (e.target).value })}>
-    ${select("library", "kind", "show", Object.entries(SCENARIO_KINDS).map(([value, { title }]) => ({ value, text: title })), wanted.kind, (kind) => set({ kind }))}
-    <span class="quiet" role="status">${count_of === list.length ? nothing : `${count_of} of ${list.length}`}</span></div>`;
+/** The search, and the table of what it finds. @param {any[]} list @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+function library(list, state, actions, moment, changed) {
+  const asked = lessons.of("/lessons", changed, () => source().lessons());
+  const all = items(list, asked.state === "ready" ? asked.value : [], moment.runs);
+  const depends = [list, asked.value, moment.runs, moment.place, state.ui.armed, actions.off, ...Object.values(wanted)];
+  return html`${search(all, changed)}${guard(depends, () => table(filtered(all, wanted), state, actions, moment, changed))}`;
 }
 
 /** Scroll to a run when it begins. @param {Element | undefined} section */
@@ -132,18 +109,23 @@ export function parting(one, other) {
   return null;
 }
 
-/** @param {any[]} list @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+/** @param {import("../library/filter.js").Item[]} list @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 function table(list, state, actions, moment, changed) {
   return html`<div class="scroll library" tabindex="0" role="region" aria-label="Outage library, scrollable"><table>
     <thead><tr><th scope="col">scenario</th><th scope="col">what went wrong, and why zabka passes</th>
       <th scope="col">fixed upstream in</th><th scope="col">bug</th><td></td></tr></thead>
-    <tbody>${list.map((s) => html`<tr aria-label="Scenario ${s.name}">
-      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "also runs on this cluster" : s.live ? "runs live on another cluster" : "simulated only"}</span></th>
+    <tbody>${list.map((item) => (item.kind === "scenario" ? row(item.of, state, actions, moment, changed) : otherRow(item, moment)))}</tbody></table></div>`;
+}
+
+/** @param {any} s a scenario @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+function row(s, state, actions, moment, changed) {
+  return html`<tr aria-label="Scenario ${s.name}">
+      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "also runs on this cluster" : s.live ? "runs live on another cluster" : "simulated only"}</span>${subjects(s.subjects)}</th>
       <td><b>${s.title}</b><span class="why">${s.hypothesis}</span></td>
       <td>${s.fixed}</td><td>${s.outage ? bug(s.outage.settings) : nothing}</td>
       <td class="n"><button type="button" class="small" aria-label="Play ${s.name}" title=${curl(requests.play(s.name))} ?disabled=${!actions.allows(requests.play(s.name))}
         @click=${() => void playAndOpen(s.name, actions, moment, changed)}>Play</button>
-        ${live(s, state, actions, moment, changed)}</td></tr>`)}</tbody></table></div>`;
+        ${live(s, state, actions, moment, changed)}</td></tr>`;
 }
 
 /** The settings that cause the outage. @param {Record<string, string>} settings */

@@ -18,6 +18,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "joins again.",
         "",
         "",
+        subjects=("isr", "network"),
         decisive=Moment("isr_changed", {"cause": "lag"}),
         brokers=3,
         steps=(
@@ -37,6 +38,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "Every acknowledged write is in the next leader's history; every other write is on all peers or on none.",
         "",
         "",
+        subjects=("election",),
         decisive=Moment("leader_established", {"epoch": 2}),
         steps=(
             Join("a", (1, 2), 20_000),
@@ -59,6 +61,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "Without a quorum, leaders keep serving and no leader is elected. With a quorum the pending elections happen.",
         "",
         "",
+        subjects=("election",),
         decisive=Moment("leader_elected", {"leader_epoch": 1}),
         brokers=3,
         steps=(
@@ -83,6 +86,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "A restarted broker follows. A preferred leader election gives it its partitions back, without loss.",
         "",
         "",
+        subjects=("election",),
         decisive=Moment("leader_elected", {"cause": "preferred"}),
         brokers=3,
         steps=(
@@ -105,6 +109,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "A session needs messages from the client: the leader's session expires, and another broker becomes leader.",
         "",
         "",
+        subjects=("network", "sessions"),
         decisive=Moment("leader_elected", {"leader_epoch": 1}),
         brokers=3,
         steps=(
@@ -125,6 +130,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "The reassignment is stored before it starts, so that the next controller completes it.",
         "",
         "",
+        subjects=("reassignment", "controller"),
         decisive=Moment("leader_elected", {"controller_epoch": 2}),
         brokers=4,
         steps=(

@@ -44,6 +44,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "No snapshot ever holds an uncommitted transaction, so a truncated one cannot reappear.",
         "ZOOKEEPER-1549, 1558, 4837",
         "open",
+        subjects=("replication", "storage"),
         steps=(
             *LED_BY_3,
             *X_ON_3_ALONE,
@@ -69,6 +70,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "The part read from the log continues exactly as the leader's history did, across epochs too.",
         "seen live: an initial load, a restart of all, autopurge, and an empty server joins",
         "never released",
+        subjects=("replication", "storage"),
         snap_count=8,
         commit_log_count=2,
         steps=(
@@ -96,6 +98,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "Reading the log for a learner stops at the first damaged record; later records are not used.",
         "seen live: 101 committed transactions were skipped behind one flipped bit",
         "never released",
+        subjects=("storage", "replication"),
         commit_log_count=2,
         steps=(
             *LED_BY_3,
@@ -131,6 +134,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "A truncation resets the remembered read position: no learner gets a DIFF from it in a later epoch.",
         "ensemble.txnlog.log_reading, by reading",
         "never released",
+        subjects=("replication", "storage"),
         peers=5,
         commit_log_count=1,
         steps=(
@@ -182,6 +186,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "A peer that has lost transactions does not lead, even if other peers still vote for its old history.",
         "ensemble.zab.election, by reading",
         "never released",
+        subjects=("storage", "election"),
         steps=(
             *LED_BY_3,
             Write(3),
@@ -214,6 +219,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "once that is committed: the peer may have completed the quorum.",
         "zabka search swarm-files",
         "never released",
+        subjects=("storage", "replication"),
         steps=(
             *LED_BY_3,
             Write(3),
@@ -247,6 +253,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "A peer takes snapshots of committed state only, so none while its tree holds truncated transactions.",
         "ensemble.server.process.driver, by reading",
         "never released",
+        subjects=("storage", "replication"),
         steps=(
             *LED_BY_3,
             Write(3),
@@ -275,6 +282,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "transactions.",
         "ZooKeeper's FileTxnSnapLog.restore, by reading",
         "open in ZooKeeper",
+        subjects=("storage",),
         snap_count=4,
         steps=(
             *LED_BY_3,
@@ -302,6 +310,7 @@ HISTORIES: tuple[FileScenario, ...] = (
         "A learner whose tree does not match a digest requests the whole tree, and does not lead before it has it.",
         "seen live: a server with 115 digest mismatches won the next election",
         "never released",
+        subjects=("replication",),
         steps=(
             *LED_BY_3,
             Write(3, 2),

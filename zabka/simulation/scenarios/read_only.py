@@ -38,6 +38,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
         "A minority that serves reads",
         "It serves committed data, rejects requests that need a quorum, and accepts writes once its leader is back.",
         "readonlymode.enabled, ZOOKEEPER-704",
+        subjects=("sessions", "network"),
         peer_keys=KEYS,
         steps=(
             Join("maker", (1, 2)),
@@ -80,6 +81,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
         "A client stays with a minority although there is a leader",
         "The client looks for a leader and moves to it with a new session; no other server knows the old session.",
         "ClientCnxn.pingRwServer",
+        subjects=("sessions", "network"),
         peer_keys=UPGRADING,
         steps=(
             Join("writer", (1, 2)),
@@ -107,6 +109,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
         "A global session connects to a minority",
         "Only a leader can confirm the session, so the minority rejects it, and it is still alive at the leader.",
         "ReadOnlyZooKeeperServer",
+        subjects=("sessions", "network"),
         peer_keys=UPGRADING,
         steps=(
             Cut("client-owner", ("peer-2",)),
@@ -131,6 +134,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
         "Only a read-only server is left, and it restarts",
         "Read-only service starts again from the data on disk, writes nothing, and ends once there is a leader.",
         "ZOOKEEPER-3526",
+        subjects=("sessions", "network"),
         snap_count=4,
         peer_keys=KEYS,
         steps=(

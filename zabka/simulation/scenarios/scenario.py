@@ -14,6 +14,7 @@ from zabka.simulation.scenarios.core_steps import Expect
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.scenarios.kafka_steps import KafkaSteps
 from zabka.simulation.scenarios.stage import Stage
+from zabka.simulation.scenarios.subjects import Subject
 from zabka.simulation.scenarios.transaction_steps import TransactionSteps
 from zabka.simulation.scenarios.world_steps import WorldStep, WorldSteps
 from zabka.simulation.steps.bare_ensemble import SNAP_COUNT
@@ -32,7 +33,7 @@ class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
     `source` is where the failure was reported; `fixed` is the first release without the failure, or `open`.
 
     `decisive` is the event that settles the outcome of the run without the bug. It is set only if the module `decisive`
-    cannot derive this event.
+    cannot derive this event. `subjects` are what the scenario is about, the most important subject first.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
     source: str = ""
     fixed: str = ""
     decisive: Moment | None = None
+    subjects: tuple[Subject, ...] = ()
 
 
 _PEERS_OF_STEPS = ("peer", "source", "target", "one", "other")
@@ -113,7 +115,10 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
 
 
 class StepTaken(msgspec.Struct, frozen=True):
-    """A performed step as text, with its time and the number of journal entries at that time."""
+    """A performed step as text, with its time and the number of journal entries at that time.
+
+    On a running cluster, `entries` is the number of the step instead.
+    """
 
     at_ms: int
     text: str
@@ -154,7 +159,12 @@ def write_scenario(scenario: AnyScenario, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(scenario), indent=1) + b"\n")
 
 
+def decode_scenario(data: bytes) -> AnyScenario:
+    """Decode the content of a scenario file. Raises msgspec.ValidationError if it is invalid."""
+    found: AnyScenario = msgspec.json.decode(data, type=AnyScenario)
+    return found
+
+
 def read_scenario(path: Path) -> AnyScenario:
     """Read a scenario from its file. Raises msgspec.ValidationError if it is invalid."""
-    found: AnyScenario = msgspec.json.decode(path.read_bytes(), type=AnyScenario)
-    return found
+    return decode_scenario(path.read_bytes())

@@ -34,6 +34,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A client of the frozen leader never reads old data after a sync.",
         "ZOOKEEPER-1675, 2136, 3600",
         "open",
+        subjects=("replication", "election"),
         steps=(
             Join("old", (3,), 40_000),
             Join("new", (1, 2)),
@@ -54,6 +55,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A session that ends after a power failure takes its ephemerals with it, on every peer.",
         "ZOOKEEPER-1367",
         "3.3.5, 3.4.3",
+        subjects=("sessions",),
         steps=(
             *OPENED,
             Ask("a", "create_ephemeral", "/e"),
@@ -73,6 +75,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "The close is in the history that the follower receives when it restarts.",
         "ZOOKEEPER-2355",
         "3.4.11, 3.5.4, 3.6.0",
+        subjects=("sessions",),
         steps=(
             *OPENED,
             Ask("a", "create_ephemeral", "/e"),
@@ -93,6 +96,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A snapshot holds sessions and tree of one moment; later transactions are applied once.",
         "ZOOKEEPER-3144",
         "3.6.0",
+        subjects=("storage", "sessions"),
         snap_count=4,
         steps=(
             Join("keeper"),
@@ -119,6 +123,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "Replay never applies a transaction twice, so every peer has the same Stat after a restart.",
         "ZOOKEEPER-3145",
         "3.6.0",
+        subjects=("storage", "sessions"),
         snap_count=4,
         steps=(
             *OPENED,
@@ -141,6 +146,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A multi is in a snapshot completely or not at all.",
         "ZOOKEEPER-3127",
         "3.5.5",
+        subjects=("storage",),
         snap_count=2,
         steps=(
             *OPENED,
@@ -160,6 +166,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "The ephemeral is on every peer or on none, and is deleted everywhere with its session.",
         "ZOOKEEPER-5010",
         "open",
+        subjects=("sessions",),
         steps=(
             Join("a", (3,)),
             Begin("a", "create_ephemeral", "/e"),
@@ -180,6 +187,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "ACLs are stored with the znodes that use them: every snapshot can be loaded.",
         "ZOOKEEPER-4846",
         "3.8.5, 3.9.4",
+        subjects=("storage",),
         snap_count=4,
         steps=(
             *OPENED,
@@ -197,6 +205,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A session that has moved stays on its new server; a late request on the old server only ends that connection.",
         "ZOOKEEPER-710",
         "3.3",
+        subjects=("sessions",),
         steps=(
             Cut("client-a", ("peer-2",)),
             Join("a", (1, 2), 6_000),
@@ -221,6 +230,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "After a reconnection a client sets its watches in packets of bounded size, and all of them still fire.",
         "ZOOKEEPER-706",
         "open in some clients",
+        subjects=("sessions",),
         steps=(
             Join("a", (1, 2), 20_000),
             Join("b", (3,)),
@@ -245,6 +255,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         "A client that reconnects after its session has expired is told exactly that.",
         "ClickHouse Keeper 116690",
         "open",
+        subjects=("sessions",),
         steps=(
             *OPENED,
             Ask("a", "create_ephemeral", "/lock"),

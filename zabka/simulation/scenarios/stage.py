@@ -58,6 +58,8 @@ class Stage:
         self.with_bug = with_bug
         """Whether this is the run with the bug."""
         self.names: dict[str, str] = {}
+        self.clock_began_ms: int | None = None
+        """Virtual time of the first `At` step."""
         self.controller_epoch = 0
         """Controller epoch found by the last step that waited for a controller."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)

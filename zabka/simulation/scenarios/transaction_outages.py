@@ -36,6 +36,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "records are rejected.",
         "KIP-98",
         "0.11.0.0",
+        subjects=("transactions",),
         brokers=3,
         keys=ONE_COORDINATOR,
         steps=(
@@ -58,6 +59,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "other consumers read its records.",
         "KIP-98",
         "works as designed",
+        subjects=("transactions",),
         brokers=3,
         keys=ONE_COORDINATOR,
         steps=(
@@ -78,6 +80,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "The next coordinator reads the decision from __transaction_state, and sends the markers.",
         "KIP-98",
         "works as designed",
+        subjects=("transactions",),
         brokers=3,
         keys=ONE_COORDINATOR,
         steps=(
@@ -102,6 +105,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "The leader asks the coordinator before the first record of a transaction, so that a late record begins none.",
         "KAFKA-12671, 14402, KIP-890",
         "3.6",
+        subjects=("transactions", "network"),
         brokers=3,
         keys=ONE_COORDINATOR,
         bug={VERIFICATION: "false"},
@@ -126,6 +130,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "A transaction waits for the replica that has its records, and consumers read all of it.",
         "KIP-98, KIP-106",
         "works as designed",
+        subjects=("transactions", "election"),
         brokers=4,
         keys=ONE_COORDINATOR,
         bug={UNCLEAN: "true"},
@@ -156,6 +161,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "Only an id without a transaction expires. Its producer gets an error and starts again.",
         "KIP-98",
         "works as designed",
+        subjects=("transactions",),
         brokers=3,
         keys={
             **ONE_COORDINATOR,
@@ -185,6 +191,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         "coordinators.",
         "KAFKA-9144",
         "2.4.1",
+        subjects=("transactions",),
         brokers=3,
         keys={**ONE_COORDINATOR, "producer.id.expiration.check.interval.ms": "1000"},
         steps=(

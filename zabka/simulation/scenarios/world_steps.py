@@ -7,6 +7,7 @@ named `client-NAME`. A step that sends a request waits for the reply, in virtual
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations
 
 import msgspec
 
@@ -36,6 +37,19 @@ class Wait(WorldStep, frozen=True):
     def play(self, stage: Stage) -> None:
         """Advance virtual time by `ms`."""
         stage.world.run(self.ms)
+
+
+class At(WorldStep, frozen=True):
+    """Wait until `ms` after the beginning of the first step of this type."""
+
+    ms: int
+
+    def play(self, stage: Stage) -> None:
+        """Advance virtual time until that moment, unless it has passed."""
+        now_ms = stage.world.now_ms
+        if stage.clock_began_ms is None:
+            stage.clock_began_ms = now_ms
+        stage.world.run(max(0, stage.clock_began_ms + self.ms - now_ms))
 
 
 class Kill(WorldStep, frozen=True):
@@ -93,6 +107,18 @@ class Cut(WorldStep, frozen=True):
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.cut(node, other, both_ways=self.both_ways)))
+
+
+class Split(WorldStep, frozen=True):
+    """Cut every link between nodes of different sides, until `Heal`."""
+
+    sides: tuple[tuple[str, ...], ...]
+
+    def play(self, stage: Stage) -> None:
+        """Cut the links between each two sides."""
+        for one, other in combinations(self.sides, 2):
+            for node in one:
+                Cut(node, other).play(stage)
 
 
 class Disturb(WorldStep, frozen=True):
@@ -338,6 +364,6 @@ class Agree(WorldStep, frozen=True):
 
 
 WorldSteps = (
-    Wait | Kill | Restart | Pause | Resume | Cut | Hold | Drop | DelayMessages | Reorder | StopAt | Down | Heal
-    | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs | Fired | Agree | Disturb
+    Wait | At | Kill | Restart | Pause | Resume | Cut | Split | Hold | Drop | DelayMessages | Reorder | StopAt | Down
+    | Heal | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs | Fired | Agree | Disturb
 )  # fmt: skip

@@ -31,6 +31,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "The leader answers a sync only after a quorum has confirmed it again, so a replaced leader never answers one.",
         "ZOOKEEPER-1675, 2136, 3600",
         "open",
+        subjects=("replication", "election"),
         steps=(
             *LED_BY_3,
             *ONE_WRITE,
@@ -56,6 +57,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "The follower learns what is committed before it answers, even if it has to find out by itself.",
         "followers that commit by their leader's own acknowledgement, which ZooKeeper's do not",
         "never",
+        subjects=("replication", "storage"),
         steps=(
             *LED_BY_3,
             Write(1),
@@ -76,6 +78,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "Votes and ACKEPOCH name the last logged transaction. An uncommitted one is truncated and does not reappear.",
         "ZOOKEEPER-2845",
         "3.4.12, 3.5.4, 3.6.0",
+        subjects=("election", "replication"),
         steps=(
             *LED_BY_3,
             *X_ON_3_ALONE,
@@ -97,6 +100,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A learner whose last transaction the leader does not have is not synchronised by a DIFF over it.",
         "ZOOKEEPER-1154",
         "3.3.4, 3.4",
+        subjects=("replication",),
         steps=(
             *LED_BY_3,
             *ONE_WRITE,
@@ -119,6 +123,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A leader serves only after a quorum has the initial history on disk. Then all its followers can crash.",
         "ZOOKEEPER-3911",
         "3.5.9, 3.6.3, 3.7.0",
+        subjects=("replication", "election"),
         steps=(
             *LED_BY_3,
             *X_ON_3_ALONE,
@@ -140,6 +145,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A peer writes the history to disk before it sends the acknowledgement, so it can die afterwards.",
         "ZOOKEEPER-3023, 4646",
         "3.9.3",
+        subjects=("replication", "storage"),
         steps=(
             *LED_BY_3,
             *X_ON_3_ALONE,
@@ -163,6 +169,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             "currentEpoch is written after the history is on disk: no peer has a high epoch and a short log.",
             "ZOOKEEPER-4643",
             "3.9.3",
+            subjects=("storage",),
             steps=(
                 *LED_BY_3,
                 *ONE_WRITE,
@@ -194,6 +201,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A peer whose disk fails stops. It restarts with what its disk holds, not with what it had in memory.",
         "ZOOKEEPER-4882",
         "open",
+        subjects=("storage", "replication"),
         steps=(
             *LED_BY_3,
             Write(3, 2),
@@ -211,6 +219,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "ACKEPOCH waits for the disk: a peer does not acknowledge a history that is not on disk yet.",
         "ZOOKEEPER-4882",
         "open",
+        subjects=("storage", "replication"),
         steps=(
             *LED_BY_3,
             Write(3, 2),
@@ -230,6 +239,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "one.",
         "ZOOKEEPER-4712",
         "3.9.3",
+        subjects=("storage", "replication"),
         steps=(
             *LED_BY_3,
             Write(3, 3),
@@ -250,6 +260,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A looking peer joins the leader that a quorum follows, whatever rounds the peers remember.",
         "ZOOKEEPER-1732, 1805",
         "3.4.6, 3.5.0",
+        subjects=("election",),
         steps=(
             *LED_BY_3,
             *ONE_WRITE,
@@ -270,6 +281,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "A leader whose counter is exhausted resigns; the next epoch starts its counter at 1.",
         "ZOOKEEPER-1277",
         "3.3.5, 3.4.4",
+        subjects=("election",),
         counter_max=4,
         steps=(
             *LED_BY_3,
@@ -291,6 +303,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         "The other peers do not wait for a leader without followers: a quorum elects another one and serves at once.",
         "ZOOKEEPER-3109",
         "3.6.0",
+        subjects=("election",),
         steps=(
             Start(),
             Elect((2, 3)),

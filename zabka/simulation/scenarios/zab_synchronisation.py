@@ -65,6 +65,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "They are sent before or after NEWLEADER, and acknowledged accordingly.",
         "ZOOKEEPER-3104",
         "3.5.5, 3.6.0",
+        subjects=("replication", "storage"),
         snap_count=2,
         steps=(
             *NEEDS_A_SNAPSHOT,
@@ -89,6 +90,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A snapshot without NEWLEADER changes neither memory nor disk.",
         "ZOOKEEPER-3642",
         "3.5.10, 3.6.3, 3.7.0",
+        subjects=("replication", "storage"),
         snap_count=2,
         steps=(
             *NEEDS_A_SNAPSHOT,
@@ -114,6 +116,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "Transactions after a TRUNC wait for NEWLEADER: if the leader is lost, the learner has exactly its own log.",
         "ZOOKEEPER-5094",
         "open",
+        subjects=("replication", "network"),
         steps=(
             *TRUNCATION_OF_3,
             Write(2),
@@ -136,6 +139,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "No proposal is logged or acknowledged before the acknowledgement of NEWLEADER is sent.",
         "ZOOKEEPER-4685",
         "3.9.3",
+        subjects=("replication",),
         steps=(
             *PENDING_WHILE_1_JOINS,
             Run(hold=("disk 2", "disk 3")),
@@ -151,6 +155,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A COMMIT between NEWLEADER and UPTODATE waits together with its proposal.",
         "ZOOKEEPER-4394",
         "3.9.3",
+        subjects=("replication",),
         steps=(
             *PENDING_WHILE_1_JOINS,
             Run(hold=("disk 2", "disk 3", "NewLeader 3 > 1")),
@@ -169,6 +174,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "The history is flushed, then the epoch, and only then NEWLEADER is acknowledged.",
         "ZOOKEEPER-4785",
         "3.8.5, 3.9.2",
+        subjects=("replication", "storage"),
         steps=(
             *LED_BY_3,
             *X_ON_3_ALONE,
@@ -195,6 +201,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "Transactions committed during a synchronisation are in the history that the learner later sends as leader.",
         "ZOOKEEPER-4925",
         "3.9.4",
+        subjects=("replication",),
         steps=(
             *PENDING_WHILE_1_JOINS,
             Run(hold=("disk 2",)),
@@ -217,6 +224,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A peer that was alone for long and restarted is synchronised and not truncated.",
         "ZOOKEEPER-3526",
         "open",
+        subjects=("replication", "storage"),
         snap_count=2,
         steps=(
             *LED_BY_3,
@@ -252,6 +260,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "If the leader has only the tree in memory, a learner that lacks anything receives a snapshot.",
         "ZOOKEEPER-4352",
         "open",
+        subjects=("storage",),
         snap_count=2,
         steps=(
             *NEEDS_A_SNAPSHOT[:-2],
@@ -270,6 +279,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A leader synchronises from committed history only, even if its log once held something else.",
         "ZOOKEEPER-2846",
         "open",
+        subjects=("election", "replication"),
         peers=5,
         steps=(
             *started(),
@@ -302,6 +312,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A learner that is behind the start of the leader's history is never synchronised across the gap.",
         "ZOOKEEPER-2418",
         "3.6.0",
+        subjects=("storage",),
         snap_count=2,
         steps=(
             *LED_BY_3,
@@ -324,6 +335,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "The crash leaves a history with a higher epoch than currentEpoch; the peer starts and is synchronised.",
         "ZOOKEEPER-1653",
         "3.4.6",
+        subjects=("storage",),
         snap_count=2,
         steps=(
             *NEEDS_A_SNAPSHOT,
@@ -344,6 +356,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "A peer does not acknowledge a failed TRUNC: it stops, and is truncated when it restarts.",
         "ZOOKEEPER-3701",
         "3.5.7, 3.6.0",
+        subjects=("storage", "replication"),
         steps=(
             *TRUNCATION_OF_3,
             Elect(ALL),
@@ -364,6 +377,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "The truncation is on disk before NEWLEADER is acknowledged.",
         "ZooKeeper 3.9.5's TRUNC path, by reading",
         "open",
+        subjects=("storage", "replication"),
         steps=(
             *TRUNCATION_OF_3,
             Elect(ALL),
@@ -383,6 +397,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
         "write.",
         "followers that commit by their leader's own acknowledgement, which ZooKeeper's do not",
         "never",
+        subjects=("replication",),
         steps=(
             *LED_BY_3,
             *(Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1)),

@@ -23,8 +23,9 @@ from zabka.ensemble.errors import ZooKeeperError
 from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.journal.events import entry_from_dict
 from zabka.simulation.scenarios import kafka_steps, world_steps
-from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
+from zabka.simulation.scenarios.scenario import AnyScenario, StepTaken, Verdict, WorldScenario
 from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.scenarios.story import step_text
 from zabka.simulation.settings import WorldSettings
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.clients import creates
@@ -61,9 +62,13 @@ _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OS
 class RunningPlayer:
     """Runs scenarios on the cluster whose API is at `url`, with a `token` if the API requires one."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, report: Callable[[StepTaken], None] = lambda _: None
+    ) -> None:
+        """`report` is called when a step begins."""
         self._url = url
         self._token = token
+        self._report = report
 
     def unreachable(self) -> str | None:
         """Return why the API cannot be used (there is no response, or another server responds), or None if it can."""
@@ -114,7 +119,7 @@ class RunningPlayer:
             script = with_own_topics(scenario, set(cluster.topics.names()))
             cluster.until(lambda: _works(stage), WHOLE_S, "a whole cluster, which a script begins with,")
             _take_lease(stage, script)
-            found, left = _played_and_undone(stage, script)
+            found, left = _played_and_undone(stage, script, self._report)
         finally:
             with suppress(*_WRONG):
                 stage.stop_clients()
@@ -194,7 +199,9 @@ def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
             raise ClusterFailed(f"the script makes {path}, which must not be there before: {answer}")
 
 
-def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[str], list[str]]:
+def _played_and_undone(
+    stage: LiveStage, script: WorldScenario, report: Callable[[StepTaken], None]
+) -> tuple[list[str], list[str]]:
     """Run the script and undo its actions, even if it is interrupted.
 
     Return the problems, and descriptions of the actions that could not be undone.
@@ -202,7 +209,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     found: list[str] = []
     left: list[str] = []
     try:
-        found += _played(stage, script)
+        found += _played(stage, script, report)
         if not _undone(stage):
             found += _checked(stage, script)
     except KeyboardInterrupt:
@@ -216,8 +223,10 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     return found, left
 
 
-def _played(stage: LiveStage, script: WorldScenario) -> list[str]:
+def _played(stage: LiveStage, script: WorldScenario, report: Callable[[StepTaken], None]) -> list[str]:
+    began_s = time.monotonic()
     for number, step in enumerate(script.steps, start=1):
+        report(StepTaken(int((time.monotonic() - began_s) * 1000), step_text(step, stage.names), number))
         try:
             play_step(stage, step)
         except _WRONG as failed:

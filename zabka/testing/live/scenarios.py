@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,25 @@ def _cut(stage: LiveStage, step: world_steps.Cut) -> None:
         return
     for other in others:
         stage.hold((node, other), stage.cluster.faults.cut(node, other, both_ways=step.both_ways))
+
+
+def _split(stage: LiveStage, step: world_steps.Split) -> None:
+    for one, other in combinations(step.sides, 2):
+        for node in one:
+            _cut(stage, world_steps.Cut(node, other))
+
+
+def _at(stage: LiveStage, step: world_steps.At) -> None:
+    """Wait in real time: the times of such a script are not lengthened with the cluster's session timeout."""
+    now_s = time.monotonic()
+    if stage.clock_began_s is None:
+        stage.clock_began_s = now_s
+    time.sleep(max(0.0, stage.clock_began_s + step.ms / 1000 - now_s))
+
+
+def _down(stage: LiveStage, step: world_steps.Down) -> None:
+    node = stage.node(step.node)
+    stage.until(lambda: node.process == "down", world_steps.PATIENCE_MS, f"the end of {node}")
 
 
 def _disturb(stage: LiveStage, step: world_steps.Disturb) -> None:
@@ -215,6 +235,9 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     ),
     world_steps.Vanish: lambda stage, step: stage.ask(stage.clients.vanish(step.client)),
     world_steps.Wait: lambda stage, step: time.sleep(stage.pace * step.ms / 1000),
+    world_steps.At: _at,
+    world_steps.Down: _down,
+    world_steps.Split: _split,
     world_steps.Kill: _kill,
     world_steps.Restart: _restart,
     world_steps.Pause: lambda stage, step: stage.node(step.node).pause(),

@@ -41,6 +41,8 @@ class LiveStage:
         self.pace = pace
         self.with_bug = with_bug
         self.names: dict[str, str] = {}
+        self.clock_began_s: float | None = None
+        """Time of the first `At` step, by the monotonic clock."""
         self.controller_epoch = 0
         self.faults: list[tuple[tuple[str, str], Fault | RequestFaults]] = []
         self.faults_made = 0

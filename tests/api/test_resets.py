@@ -1,0 +1,89 @@
+"""Resets of the live cluster over HTTP: the steps in order, and steps that fail."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.api_server import Server
+from zabka.api.http.problems import Problem
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.kafka.client.group_admin import GroupInfo
+from zabka.kafka.client.group_reading import GroupReading, GroupStatus
+from zabka.kafka.ports import Endpoint
+
+V1 = "/api/v1"
+RESETS = f"{V1}/resets"
+
+
+def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
+    deadline_s = time.monotonic() + 10
+    while (reset := http.get(started.headers["location"]).json())["state"] == "running":
+        assert time.monotonic() < deadline_s, reset
+        time.sleep(0.01)
+    found: dict[str, Any] = reset
+    return found
+
+
+def group(name: str) -> GroupStatus:
+    info = GroupInfo(name, Endpoint(1, "127.0.0.1", 9092), "Empty", "consumer", "range", ())
+    return GroupStatus(info, {}, {})
+
+
+def test_reset_heals_starts_and_deletes_in_order(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        server.agent.held = [HeldFault(id="f1", source="peer-1", target="peer-2", kind="cut")]
+        assert http.post(f"{V1}/brokers/2/kill").status_code == 202
+        assert http.post(f"{V1}/peers/1/pause").status_code == 202
+        topics = server.ensemble.reading.topics
+        topics.update({name: topics["orders"]._replace(name=name) for name in ("shop", "__consumer_offsets")})
+        server.admin.reading = GroupReading(groups={"readers": group("readers"), "audit": group("audit")})
+
+        reset = ended(http, http.post(RESETS, json={"keep_topics": ["shop"], "keep_groups": ["audit"]}))
+
+        assert [(step["name"], step["detail"]) for step in reset["steps"] if step["detail"]] == [
+            ("faults", "1 removed"), ("nodes", "peer-1, broker-2"), ("topics", "orders"), ("groups", "readers"),
+        ]  # fmt: skip
+        assert (reset["state"], {step["state"] for step in reset["steps"]}) == ("done", {"done"})
+        assert server.agent.held == []
+        assert server.agent.asked[-2:] == ["resume peer-1", "start broker-2"]
+        assert server.agent.requesters[-2:] == ["reset", "reset"]
+        assert sorted(topics) == ["__consumer_offsets", "shop"]
+        assert list(server.admin.reading.groups) == ["audit"]
+
+
+def test_reset_stops_at_the_first_step_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(name: str) -> None:
+        raise Problem(503, f"{name}: no controller")
+
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        monkeypatch.setattr(server.admin, "delete_topic", refuse)
+        reset = ended(http, http.post(RESETS))
+
+        assert (reset["state"], [step["state"] for step in reset["steps"]]) == (
+            "failed", ["done"] * 5 + ["failed", "waiting", "waiting"]
+        )  # fmt: skip
+        assert reset["steps"][5]["detail"] == "orders: no controller"
+        assert http.get(f"{RESETS}/nope").status_code == 404
+
+
+def test_second_reset_is_rejected_while_one_waits(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        server.ensemble.reading.brokers.pop(3)
+        first = http.post(RESETS)
+        assert http.post(RESETS).status_code == 409
+        server.ensemble.reading.brokers[3] = server.ensemble.reading.brokers[2]
+        assert ended(http, first)["state"] == "done"
+        server.agent.freeze(60)
+        assert http.post(RESETS).status_code == 503
+
+
+def test_reset_needs_the_token(tmp_path: Path) -> None:
+    with Server(tmp_path, token="secret") as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        assert http.post(RESETS).status_code == 401
+        allowed = http.post(RESETS, headers={"authorization": "Bearer secret"})
+        assert (allowed.status_code, ended(http, allowed)["state"]) == (202, "done")
