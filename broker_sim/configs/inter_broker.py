@@ -3,8 +3,7 @@
 | connections | listener |
 |---|---|
 | fetches, transaction markers and verification, controlled shutdown | inter-broker listener |
-| from the controller to brokers, and requests of brokers to the controller | `control.plane.listener.name`, or else the
-  inter-broker listener |
+| from the controller to brokers, and from brokers to the controller | `control.plane.listener.name` if it is set |
 
 The inter-broker listener is `inter.broker.listener.name`, or the listener that is named like
 `security.inter.broker.protocol`. A broker opens connections with the security protocol and keys of its own listener of
