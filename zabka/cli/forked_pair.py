@@ -97,7 +97,7 @@ def from_start(scenario: str, settings: Sequence[str]) -> dict[str, str]:
     if settings and world_of(scenario) is None:
         raise BadChange(f"{scenario} draws its settings from the seed; change a setting with --at, at a moment")
     world_settings(settings)
-    return dict((key, value) for key, _, value in (setting.partition("=") for setting in settings))
+    return {key: value for key, _, value in (setting.partition("=") for setting in settings)}
 
 
 def lasts_ms_of(text: str) -> int:
