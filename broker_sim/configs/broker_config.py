@@ -416,6 +416,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
     advertised = read_advertised(values, listeners)
     check_inter_broker_listener(properties, str(values["inter.broker.listener.name"]), advertised)
+    sasl = read_sasl(values, properties, listeners)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
@@ -426,6 +427,6 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         values=values,
         originals=dict(properties),
         tls=read_tls(values, listeners),
-        sasl=read_sasl(values, properties, listeners),
-        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners)),
+        sasl=sasl,
+        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners, sasl)),
     )

@@ -19,6 +19,7 @@ from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.ensemble.ports import Instant
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -38,7 +39,9 @@ class Secured:
 def authentication(failures: list[str], clock: Callable[[], int], delay_ms: int, reauth_ms: int) -> Authentication:
     keys = SaslKeys("CLIENTS", MECHANISMS, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(MECHANISMS, reauth_ms))
     credentials = {(name, "alice"): credential("secret", name) for name in MECHANISMS[1:]}
-    ports = SaslPorts(lambda mechanism, user: credentials.get((mechanism, user)), lambda: "server", clock)
+    ports = SaslPorts(
+        lambda mechanism, user: credentials.get((mechanism, user)), lambda: "server", lambda: Instant(clock(), clock())
+    )
     return Authentication(keys, ports, delay_ms, lambda remote, reason: failures.append(reason))
 
 
