@@ -1,29 +1,40 @@
 """A secured listener of a live cluster: the brokers' settings, the users, and the settings of client libraries.
 
 Each broker has two listeners: INTERNAL in plain text on the loopback interface, for other brokers and for the fixture's
-own requests, and EXTERNAL with the security protocol, for clients.
+own requests, and EXTERNAL with the security protocol, for clients. Tokens of OAUTHBEARER are unsigned, so any client
+can make them.
 """
 
 from __future__ import annotations
 
 import os
 import ssl
+import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import pbkdf2_hmac
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import msgspec
 
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.certificates import AUTHORITY, BROKER, write_certificates
 
 SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
 _ITERATIONS = 4_096
 _SALT_BYTES = 16
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_KAFKA_PYTHON_MODULES = ("kafka.net.sasl.oauth", "kafka.sasl.oauth")
+"""Modules with the token provider of kafka-python, in version 3 and before it."""
+_TOKEN_S = 3_600
 _HASHES = {1: "sha256", 2: "sha512"}
 
 
@@ -84,7 +95,13 @@ class Security:
         settings: dict[str, Any] = {"security.protocol": self.protocol}
         if self._has_tls:
             settings["ssl.ca.location"] = str(self.directory / AUTHORITY)
-        if self._has_sasl:
+        if mechanism == "OAUTHBEARER" and self._has_sasl:
+            settings |= {
+                "sasl.mechanism": mechanism,
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": f"principal={user}",
+            }
+        elif self._has_sasl:
             settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": USERS[user]}
         else:
             settings |= {
@@ -100,6 +117,8 @@ class Security:
         if self._has_sasl:
             module = _PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
             login = f'{module} required username="{user}" password="{USERS[user]}";'
+            if mechanism == "OAUTHBEARER":
+                login = f'{_OAUTH_MODULE} required unsecuredLoginStringClaim_sub="{user}";'
             settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
         else:
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self._certificate(user)}
@@ -112,6 +131,8 @@ class Security:
             if not self._has_sasl:
                 context.load_cert_chain(self._certificate(user))
             settings["ssl_context"] = context
+        if settings.get("sasl_mechanism") == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = _token_provider(user, "aiokafka.abc", is_async=True)
         return settings
 
     def _kafka_python(self, user: str, mechanism: str) -> dict[str, Any]:
@@ -120,14 +141,40 @@ class Security:
             settings["ssl_cafile"] = str(self.directory / AUTHORITY)
         if not self._has_sasl:
             settings |= dict.fromkeys(("ssl_certfile", "ssl_keyfile"), self._certificate(user))
+        if settings.get("sasl_mechanism") == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = _token_provider(user, *_KAFKA_PYTHON_MODULES)
         return settings
 
     def _python(self, user: str, mechanism: str) -> dict[str, Any]:
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self._has_sasl:
-            login = {"sasl_plain_username": user, "sasl_plain_password": USERS[user]}
-            settings |= {"sasl_mechanism": mechanism, **login}
+            settings["sasl_mechanism"] = mechanism
+            if mechanism != "OAUTHBEARER":
+                settings |= {"sasl_plain_username": user, "sasl_plain_password": USERS[user]}
         return settings
+
+
+def unsigned_token(user: str) -> str:
+    """Return a token of OAUTHBEARER for a user that is valid for an hour."""
+    now_s = int(time.time())
+    claims = {"sub": user, "iat": now_s, "exp": now_s + _TOKEN_S}
+    parts = (urlsafe_b64encode(msgspec.json.encode(part)).decode().rstrip("=") for part in ({"alg": "none"}, claims))
+    return f"{'.'.join(parts)}."
+
+
+def _token_provider(user: str, *modules: str, is_async: bool = False) -> object:
+    """Return a token provider for the Python library that has the first of these modules. It is the user's library."""
+    base: type | None = None
+    for name in modules:
+        with suppress(ModuleNotFoundError):
+            base = base or import_module(name).AbstractTokenProvider
+    if base is None:
+        raise ModuleNotFoundError(f"no module named {modules[0]}: is the library installed?")
+
+    async def token(provider: object) -> str:
+        return unsigned_token(user)
+
+    return type("Tokens", (base,), {"token": token if is_async else lambda provider: unsigned_token(user)})()
 
 
 def _credentials(password: str) -> dict[str, str]:
