@@ -1,4 +1,4 @@
-"""Selects how the tokens of a listener are verified. Signed tokens need the extra `oauth`, which is imported here."""
+"""Selects how the tokens of a listener are verified. The modules for signed tokens are imported only when needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys, TokenKeys, UnsecuredTokenKeys
-from zabka.broker_sim.sasl.key_download import KeyDownload
 from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint, KeysUnavailable
 from zabka.broker_sim.sasl.tokens import Verify
 from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
@@ -41,6 +40,7 @@ async def _signed(
     keys: SignedTokenKeys, runtime: Runtime, log_problem: Callable[[str], object], wall_ms: Callable[[], int]
 ) -> Verify:
     require("oauth", "the package that verifies signed tokens is")
+    from zabka.broker_sim.sasl.key_download import KeyDownload
     from zabka.broker_sim.sasl.signed_tokens import BadKeySet, SignedTokens, parse_key_set
 
     download = KeyDownload(keys)
