@@ -238,6 +238,24 @@ except BadStore as bad:
     assert run_without("tls", code).stdout.endswith(f"not installed: {install_command('tls')}\n")
 
 
+def test_signed_token_error_without_extra_has_the_install_command() -> None:
+    code = """
+import asyncio
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
+from zabka.broker_sim.sasl.token_verifiers import token_verifier
+keys = SignedTokenKeys("file:/keys", frozenset(), "", 30, "scope", "sub", 1, 0, 0, {})
+try:
+    asyncio.run(token_verifier(keys, "CLIENTS", None, print))
+except ConfigError as wrong:
+    print(wrong)
+"""
+    expected = (
+        f"listener CLIENTS: the package that verifies signed tokens is not installed: {install_command('oauth')}\n"
+    )
+    assert run_without("oauth", code).stdout == expected
+
+
 @pytest.mark.parametrize(
     "module", ["zabka.cli.main", "zabka.testing.pytest_plugin", "zabka.compose.node",
     "zabka.ensemble.server.process.peer_process",

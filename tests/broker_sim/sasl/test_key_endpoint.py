@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,11 +11,11 @@ from random import Random
 from typing import Any
 
 import pytest
+import trustme
 
 from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
-from zabka.broker_sim.sasl import key_download
 from zabka.broker_sim.sasl.key_download import KeyDownload
 from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint, KeysUnavailable
 from zabka.broker_sim.sasl.token_verifiers import token_verifier
@@ -96,7 +97,12 @@ def test_unknown_key_ids_cause_a_bounded_number_of_fetches() -> None:
 # ---- downloads ---------------------------------------------------------------------------------------------------
 
 
-def download(answer: Callable[[str, asyncio.StreamWriter], Awaitable[None]], limit_s: float = 20.0) -> bytes:
+def download(
+    answer: Callable[[str, asyncio.StreamWriter], Awaitable[None]],
+    limit_s: float = 20.0,
+    tls: ssl.SSLContext | None = None,
+    trust: dict[str, str] | None = None,
+) -> bytes:
     """Download from a server that answers each path."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,12 +115,13 @@ def download(answer: Callable[[str, asyncio.StreamWriter], Awaitable[None]], lim
 
     @asynccontextmanager
     async def serving() -> AsyncIterator[int]:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
             yield server.sockets[0].getsockname()[1]
 
     async def main() -> bytes:
         async with serving() as port:
-            keys = KEYS._replace(url=f"http://127.0.0.1:{port}/keys?v=1")
+            scheme = "http" if tls is None else "https"
+            keys = KEYS._replace(url=f"{scheme}://127.0.0.1:{port}/keys?v=1", trust=trust or {})
             return await KeyDownload(keys, limit_s).read()
 
     return asyncio.run(asyncio.wait_for(main(), 30))
@@ -182,11 +189,17 @@ def test_start_without_keys_gives_a_clear_error(tmp_path: Path) -> None:
             asyncio.run(_verifier(KEYS._replace(url=url, backoff_ms=0)))
 
 
-def test_trust_store_of_the_endpoint_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[Any] = []
-    monkeypatch.setattr(key_download, "load_trust", lambda context, store: loaded.append(store))
-    trust = {"ssl.truststore.location": "/ca.p12", "ssl.truststore.type": "PKCS12", "ssl.truststore.password": "pw"}
-    KeyDownload(KEYS._replace(url="https://id/keys", trust=trust))
-    assert [(str(each.path), each.kind, each.password) for each in loaded] == [("/ca.p12", "PKCS12", "pw")]
-    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location=/ca\.jks: JKS stores are not supported"):
-        KeyDownload(KEYS._replace(url="https://id/keys", trust={"ssl.truststore.location": "/ca.jks"}))
+def test_endpoint_certificate_is_verified_with_the_trust_store(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    for name, each in (("trusted", authority), ("other", other)):
+        each.cert_pem.write_to_path(tmp_path / f"{name}.pem")
+    answer = sends(keys=BODY)
+    assert download(answer, tls=tls, trust={"ssl.truststore.location": str(tmp_path / "trusted.pem")}) == b"{}"
+    for trust in ({"ssl.truststore.location": str(tmp_path / "other.pem")}, {}):
+        with pytest.raises(KeysUnavailable, match="certificate verify failed"):
+            download(answer, tls=tls, trust=trust)
+    for location, reason in (("/ca.jks", "JKS stores are not supported"), ("/no.pem", "No such file")):
+        with pytest.raises(ConfigError, match=f"ssl.truststore.location={location}: .*{reason}"):
+            KeyDownload(KEYS._replace(url="https://id/keys", trust={"ssl.truststore.location": location}))
