@@ -18,7 +18,7 @@ from zabka.broker_sim.configs.authorizer_keys import AUTHORIZER_CLASS
 KAFKA_VERSION = "3.9.1"
 SUITE_S = 500.0
 FILES = [f"test/integration/test_{name}_integration.py" for name in ("producer", "consumer", "admin", "sasl", "ssl")]
-PASSED_MIN = 52
+PASSED_MIN = 56
 TRANSACTIONS = {"test_transactional_producer_messages", "test_transactional_producer_offsets"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SECURITY = {
@@ -40,7 +40,9 @@ FIXTURES = {
         """import py
             port = int(os.environ.get("PORT_" + broker_params.get("transport", "PLAINTEXT"), port))
             folder = py.path.local.mkdtemp()
-            return KafkaFixture.instance(0, host=host, port=port, external=True, tmp_dir=folder, **broker_params)""",
+            broker = KafkaFixture.instance(0, host=host, port=port, external=True, tmp_dir=folder, **broker_params)
+            broker.jaas_config = broker._jaas_config()
+            return broker""",
     ),
     "test/integration/test_sasl_integration.py": ('skipif("KAFKA_URI" in os.environ,', "skipif(False,"),
     "test/integration/test_ssl_integration.py": (
