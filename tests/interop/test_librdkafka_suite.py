@@ -21,7 +21,9 @@ from zabka.broker_sim.configs.authorizer_keys import AUTHORIZER_CLASS
 
 KAFKA_VERSION = "3.9.1"
 BUILD_S, SUITE_S = 900.0, 400.0
-REAUTH_MS = 10_000
+REAUTH_MS = 4_000
+TIMES = "2"
+"""Factor for the time limits of the tests."""
 USER, PASSWORD = "alice", "alice-secret"
 BUILD = (
     ["./configure", "--disable-gssapi", "--disable-curl", "--disable-lz4-ext", "--disable-zstd"],
@@ -50,6 +52,7 @@ RUNS: dict[str, tuple[dict[str, str], set[str]]] = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.oauthbearer.config": f"principal={USER}",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
         },
         {"0142_reauthentication"},
     ),
@@ -75,7 +78,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in {name for _, names in RUNS.values() for name in names}:
         for file in (folder / "tests").glob(f"{name.removesuffix('_local').replace('_', '-', 1)}.c*"):
             file.write_text(SHARE_GROUPS.sub("", file.read_text()))
-    for command in BUILD:
+    for command in BUILD[1:] if (folder / "Makefile.config").exists() else BUILD:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     (folder / "bin").mkdir()
@@ -95,6 +98,7 @@ def served(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "ssl.keystore.location": authority.store("broker", "/CN=broker", "DNS:localhost"),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "connections.max.reauth.ms": REAUTH_MS,
+        "group.initial.rebalance.delay.ms": 0,
         "authorizer.class.name": AUTHORIZER_CLASS,
         "allow.everyone.if.no.acl.found": "true",
         **{
@@ -120,8 +124,8 @@ def test_security_tests_of_librdkafka_pass(served: Served, run: str) -> None:
     }
     if settings["security.protocol"] == "PLAINTEXT":
         del conf["ssl.ca.location"]
+    conf["test.timeout.multiplier"] = TIMES
     (folder / "test.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
-    passed = {}
     for name in sorted(names):
         environment = {
             **os.environ, "TESTS": name, "TEST_KAFKA_VERSION": KAFKA_VERSION, "KAFKA_PATH": str(served.folder),
@@ -132,6 +136,4 @@ def test_security_tests_of_librdkafka_pass(served: Served, run: str) -> None:
             cwd=folder, env=environment, capture_output=True, text=True, timeout=SUITE_S, check=False,
         )  # fmt: skip
         output = done.stdout + done.stderr
-        passed[name] = done.returncode == 0 and bool(re.search(rf"\| *{name} +\| +PASSED", output))
-        assert passed[name], output[-4000:]
-    assert passed.keys() == names
+        assert done.returncode == 0 and f"= Test {name} PASSED =" in output, output[-4000:]
