@@ -163,8 +163,8 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first pause before a failed 
 sasl.oauthbearer.jwks.endpoint.url The URL of the issuer's public keys, a JSON Web Key Set: http, https or file.
 sasl.oauthbearer.scope.claim.name The claim with the scope of a signed token.
 sasl.oauthbearer.sub.claim.name The claim with the name of a signed token's principal.
-sasl.server.callback.handler.class As `listener.name.LISTENER.oauthbearer.KEY`: signed tokens, or (the default, for tests
-  only) unsigned ones.
+sasl.server.callback.handler.class As `listener.name.LISTENER.oauthbearer.KEY`: signed tokens, or (the default, for
+  tests only) unsigned ones.
 sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
 socket.request.max.bytes The largest request that is read.
 ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
