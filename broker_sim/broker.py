@@ -35,6 +35,7 @@ from zabka.broker_sim.handlers.acls import AclHandlers
 from zabka.broker_sim.handlers.admin import AdminHandlers
 from zabka.broker_sim.handlers.control import ControlHandlers
 from zabka.broker_sim.handlers.data import DataHandlers
+from zabka.broker_sim.handlers.delegation_tokens import DelegationTokenHandlers
 from zabka.broker_sim.handlers.groups import GroupHandlers
 from zabka.broker_sim.handlers.logs import LogHandlers
 from zabka.broker_sim.handlers.metadata import MetadataHandlers
@@ -249,6 +250,7 @@ class Broker:
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AclHandlers(self.authorizer).table(),
+            **DelegationTokenHandlers(self.config.listeners, self.authorizer).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
             **TransactionHandlers(self.transactions, self.groups, self.metadata).table(),
             **TxnMarkerHandlers(self.replicas, self.groups, self.config.number("request.timeout.ms")).table(),

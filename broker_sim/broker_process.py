@@ -42,6 +42,8 @@ from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.broker_sim.sasl.token_verifiers import token_verifier
+from zabka.broker_sim.sasl.tokens import Verify
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
@@ -356,7 +358,7 @@ class BrokerProcess:
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
-            port = self._port(listener)
+            port = self._port(listener, await self._token_verifier(listener.name))
             if isinstance(port, SecureKafkaPort):
                 self._stores.opened(port)
             port.hold_links(self._client_links)
@@ -374,7 +376,14 @@ class BrokerProcess:
             for each in config.advertised_listeners
         ]
 
-    def _port(self, listener: Listener) -> KafkaPort:
+    async def _token_verifier(self, listener: str) -> Verify | None:
+        """Return the function that verifies the tokens of a listener with OAUTHBEARER. Raises ConfigError."""
+        keys = self._config.sasl.get(listener)
+        if keys is None or keys.tokens is None:
+            return None
+        return await token_verifier(keys.tokens, listener, self._runtime, self._log_problem)
+
+    def _port(self, listener: Listener, verify: Verify | None) -> KafkaPort:
         """Return the port of a listener, not open yet. Raises ConfigError if its TLS stores cannot be used."""
         config, tls = self._config, self._config.tls.get(listener.name)
         if tls is None:
@@ -393,10 +402,10 @@ class BrokerProcess:
             frame_bytes_max=config.number("socket.request.max.bytes"),
             idle_ms_max=config.number("connections.max.idle.ms"),
             tap=self._kafka_tap,
-            connect=self._sasl_connection(listener.name),
+            connect=self._sasl_connection(listener.name, verify),
         )
 
-    def _sasl_connection(self, listener: str) -> Callable[[KafkaPort], Connection] | None:
+    def _sasl_connection(self, listener: str, verify: Verify | None) -> Callable[[KafkaPort], Connection] | None:
         """Return the function that creates the connections of a listener with SASL, or None for another listener."""
         keys = self._config.sasl.get(listener)
         if keys is None:
@@ -404,7 +413,7 @@ class BrokerProcess:
         credential_of = self._broker.configs.credentials.credential
         return Authentication(
             keys,
-            SaslPorts(credential_of, self._nonce, lambda: self._runtime.now().mono_ms),
+            SaslPorts(credential_of, self._nonce, self._runtime.now, verify),
             self._config.number("connection.failed.authentication.delay.ms"),
             self._client_failed,
         ).connection

@@ -54,8 +54,8 @@ UNGUARDED = (
 )
 """APIs without a guard.
 
-Fetch checks the permissions in its handler. Requests without authentication need no permission. The others are not
-supported, and return their error before Kafka checks a permission.
+Fetch and the requests about delegation tokens check the permissions in their handlers. Requests without authentication
+need no permission. The others are not supported, and return their error before Kafka checks a permission.
 """
 _ONLY_ON_CONTROLLER = (
     ApiKey.CREATE_TOPICS,

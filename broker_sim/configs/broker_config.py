@@ -454,5 +454,5 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         sasl=sasl,
         credentials=read_credentials(values, listeners, tls, sasl),
         ensemble_tls=read_ensemble_tls(values),
-        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners)),
+        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners, sasl)),
     )

@@ -161,10 +161,21 @@ replication.quota.window.num Samples that replication throttles are averaged ove
 replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
-sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`.
-sasl.jaas.config The users of PLAIN, and the broker's own user for connections to other brokers, as
-  `listener.name.LISTENER.MECHANISM.sasl.jaas.config`.
+sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`.
+sasl.jaas.config The users of PLAIN, the options of OAUTHBEARER, and the broker's own user for connections to other
+  brokers, as `listener.name.LISTENER.MECHANISM.sasl.jaas.config`.
 sasl.mechanism.inter.broker.protocol The SASL mechanism of connections between brokers.
+sasl.oauthbearer.clock.skew.seconds By how much the clocks of the issuer of tokens and of the broker can differ.
+sasl.oauthbearer.expected.audience The audiences of which a signed token must have one. Unset: tokens have none.
+sasl.oauthbearer.expected.issuer The issuer that a signed token must have. Unset: any issuer whose key is known.
+sasl.oauthbearer.jwks.endpoint.refresh.ms The interval at which the issuer's public keys are fetched again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The time in which a failed fetch is tried again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first pause before a failed fetch is tried again; it then doubles.
+sasl.oauthbearer.jwks.endpoint.url The URL of the issuer's public keys, a JSON Web Key Set: http, https or file.
+sasl.oauthbearer.scope.claim.name The claim with the scope of a signed token.
+sasl.oauthbearer.sub.claim.name The claim with the name of a signed token's principal.
+sasl.server.callback.handler.class As `listener.name.LISTENER.oauthbearer.KEY`: signed tokens, or (the default, for
+  tests only) unsigned ones.
 sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
 security.inter.broker.protocol The security protocol of connections between brokers, and the name of their listener.
 socket.request.max.bytes The largest request that is read.

@@ -7,25 +7,13 @@ from collections.abc import Mapping
 from zabka.broker_sim.configs.key_sentences import sentences
 
 _OF_BROKERS: Mapping[str, str] = {
-    "clients authenticate with PLAIN or SCRAM: there is no Kerberos here": """
+    "clients authenticate with PLAIN, SCRAM or OAUTHBEARER: there is no Kerberos here": """
 sasl.kerberos.kinit.cmd The path of Kerberos's `kinit`.
 sasl.kerberos.min.time.before.relogin The least time between two logins to Kerberos.
 sasl.kerberos.principal.to.local.rules Rules that turn Kerberos's principals into short names.
 sasl.kerberos.service.name The Kerberos name that brokers run under.
 sasl.kerberos.ticket.renew.jitter By what share the time of a ticket's renewal varies.
 sasl.kerberos.ticket.renew.window.factor At which share of its life a ticket is renewed.
-""",
-    "tokens of OAUTHBEARER are not accepted": """
-sasl.oauthbearer.clock.skew.seconds By how much the clocks of a token's issuer and of the broker may differ.
-sasl.oauthbearer.expected.audience For whom a token has to be made.
-sasl.oauthbearer.expected.issuer By whom a token has to be made.
-sasl.oauthbearer.jwks.endpoint.refresh.ms How often the issuer's keys are fetched again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The longest wait between two tries to fetch them.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first wait between two tries to fetch them.
-sasl.oauthbearer.jwks.endpoint.url Where the issuer's keys are fetched.
-sasl.oauthbearer.scope.claim.name The claim of a token that holds its scope.
-sasl.oauthbearer.sub.claim.name The claim of a token that holds its subject.
-sasl.oauthbearer.token.endpoint.url Where tokens are asked for.
 """,
     "there are no delegation tokens": """
 delegation.token.expiry.check.interval.ms How often lapsed delegation tokens are looked for.
@@ -47,6 +35,7 @@ sasl.login.refresh.window.jitter By what share that moment varies.
 sasl.login.retry.backoff.max.ms The longest wait between two tries to log in.
 sasl.login.retry.backoff.ms The first wait between two tries to log in.
 sasl.mechanism.controller.protocol The SASL mechanism towards controllers of a quorum.
+sasl.oauthbearer.token.endpoint.url Where a broker would fetch its own tokens.
 """,
     "`ssl.enabled.protocols` selects the versions of TLS": """
 ssl.protocol The version of TLS with which connections are opened.

@@ -1,7 +1,7 @@
 """The SASL keys of a broker's listeners, read and checked as Kafka's SaslChannelBuilder does.
 
 A key can be set for one listener (`listener.name.NAME.sasl.…`). The users of PLAIN are in
-`listener.name.NAME.plain.sasl.jaas.config`, and those of SCRAM in ZooKeeper.
+`listener.name.NAME.plain.sasl.jaas.config`, and those of SCRAM in ZooKeeper. OAUTHBEARER has tokens: `oauth_keys`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,19 @@ from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
 from zabka.broker_sim.configs.listeners import Listener, listener_key
+from zabka.broker_sim.configs.oauth_keys import (
+    CALLBACK_HANDLER,
+    LOGIN_MODULE,
+    OAUTH_KEYS,
+    OAUTH_NAMES,
+    OAUTHBEARER,
+    SignedTokenKeys,
+    TokenKeys,
+    UnsecuredTokenKeys,
+    check_handler,
+    read_token_keys,
+    unused_oauth_key,
+)
 from zabka.ensemble.auth.jaas import login_modules
 from zabka.kafka.sasl_login import Credentials
 
@@ -20,26 +33,31 @@ SASL_KEYS = (
     ConfigKey("connections.max.reauth.ms", ConfigType.LONG, 0),
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI"),
     ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, ""),
+    *OAUTH_KEYS,
+    ConfigKey(CALLBACK_HANDLER, ConfigType.CLASS, ""),
     ConfigKey("sasl.server.max.receive.size", ConfigType.INT, 524_288),
 )
 OF_LISTENERS = (
     "connections.max.reauth.ms",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    *OAUTH_NAMES,
+    CALLBACK_HANDLER,
     "sasl.server.max.receive.size",
 )
-"""Keys that can be set for a listener, and the first and third also for a mechanism of a listener."""
+"""Keys that can be set for a listener, and most of them also for a mechanism of a listener."""
 _NAMES = tuple(key.name for key in SASL_KEYS)
-_CALLBACK_HANDLER = "sasl.server.callback.handler.class"
 _PLAIN = "PLAIN"
 _MODULES: Mapping[str, str] = {
     _PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: LOGIN_MODULE,
 }
+_OF_USERS = tuple(mechanism for mechanism in _MODULES if mechanism != OAUTHBEARER)
+"""Mechanisms with user names and passwords, which clients here support."""
 _UNSUPPORTED: Mapping[str, str] = {
     "GSSAPI": "brokers here have no Kerberos. It is Kafka's default",
-    "OAUTHBEARER": "brokers here do not verify tokens",
 }
 _USER = "user_"
 _LIFETIME_MS_MAX = 10**15
@@ -63,6 +81,8 @@ class SaslKeys(NamedTuple):
     plain_users: Mapping[str, str]
     receive_bytes_max: int
     reauth_ms: Mapping[str, int]
+    tokens: TokenKeys | None = None
+    """How tokens are verified, or None without OAUTHBEARER."""
 
     def __repr__(self) -> str:
         """Representation without passwords."""
@@ -75,26 +95,35 @@ def read_sasl(
     """Return the SASL configuration of each listener with SASL, keyed by name. Raises ConfigError."""
     _check_delay(values)
     for name, text in originals.items():
-        if name.startswith("listener.name.") and name.endswith(f".{_CALLBACK_HANDLER}") and text.strip():
-            raise ConfigError(
-                f"Invalid value {text.strip()} for configuration {name}: users are in sasl.jaas.config (PLAIN) and in "
-                "ZooKeeper (SCRAM): no classes are loaded"
-            )
+        if (name == CALLBACK_HANDLER or name.endswith(f".{CALLBACK_HANDLER}")) and text.strip():
+            check_handler(name, text.strip())
     found: dict[str, SaslKeys] = {}
     for listener in listeners:
         if listener.needs_sasl:
             try:
-                found[listener.name] = _read(values, listener.name)
+                found[listener.name] = _read(values, originals, listener.name)
             except ConfigError as wrong:
                 raise ConfigError(f"listener {listener.name}: {wrong}") from None
     return found
 
 
-def sasl_warnings(originals: Mapping[str, str], listeners: tuple[Listener, ...]) -> Iterator[str]:
-    """Yield a warning for each SASL key that applies to no listener."""
+def sasl_warnings(
+    originals: Mapping[str, str], listeners: tuple[Listener, ...], sasl: Mapping[str, SaslKeys]
+) -> Iterator[str]:
+    """Yield a warning for each SASL key that applies to no listener, and for each listener with unsigned tokens."""
     own = tuple(listener_key(listener.name, "") for listener in listeners if listener.needs_sasl)
+    signed = [listener_key(name, "") for name, keys in sasl.items() if isinstance(keys.tokens, SignedTokenKeys)]
+    for name, keys in sasl.items():
+        if isinstance(keys.tokens, UnsecuredTokenKeys):
+            yield (
+                f"the listener {name} accepts unsigned tokens of OAUTHBEARER, which any client can make for any user: "
+                f"use it in tests only, or set {listener_key(name, f'oauthbearer.{CALLBACK_HANDLER}')}"
+            )
     for name in originals:
-        if name == "sasl.jaas.config":
+        unused = unused_oauth_key(name, lambda prefix: prefix in signed or (not prefix and bool(signed)))
+        if unused is not None:
+            yield unused
+        elif name == "sasl.jaas.config":
             yield f"{name} has no effect here: set listener.name.LISTENER.plain.sasl.jaas.config"
         elif name.startswith("listener.name.") and name.endswith(tuple(f".{key}" for key in OF_LISTENERS)):
             if not name.startswith(own):
@@ -115,7 +144,7 @@ def _check_delay(values: Mapping[str, Value]) -> None:
         )
 
 
-def _read(values: Mapping[str, Value], listener: str) -> SaslKeys:
+def _read(values: Mapping[str, Value], originals: Mapping[str, str], listener: str) -> SaslKeys:
     def value(key: str) -> Value:
         return values.get(listener_key(listener, key), values[key])
 
@@ -134,10 +163,18 @@ def _read(values: Mapping[str, Value], listener: str) -> SaslKeys:
         lifetime = values.get(own, value("connections.max.reauth.ms"))
         assert isinstance(lifetime, int)
         reauth_ms[mechanism] = min(max(0, lifetime), _LIFETIME_MS_MAX)
-    users = {mechanism: _users(values, listener, mechanism) for mechanism in mechanisms}
+    keys = {mechanism: _jaas_key(listener, mechanism) for mechanism in mechanisms}
+    if _PLAIN in keys and not values.get(keys[_PLAIN]):
+        raise ConfigError(f'PLAIN has no users: set {keys[_PLAIN]}={_MODULES[_PLAIN]} required user_alice="secret";')
+    options = {mechanism: _login_options(values, key, mechanism) for mechanism, key in keys.items()}
+    plain = options.get(_PLAIN, {})
+    users = {name[len(_USER) :]: password for name, password in plain.items() if name.startswith(_USER)}
+    tokens = None
+    if OAUTHBEARER in mechanisms:
+        tokens = read_token_keys(values, originals, listener, options[OAUTHBEARER])
     size = value("sasl.server.max.receive.size")
     assert isinstance(size, int)
-    return SaslKeys(listener, mechanisms, users.get(_PLAIN, MappingProxyType({})), size, reauth_ms)
+    return SaslKeys(listener, mechanisms, MappingProxyType(users), size, reauth_ms, tokens)
 
 
 def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Credentials:
@@ -145,6 +182,11 @@ def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Cred
 
     As in Kafka, only the login configuration of the listener's mechanism is used.
     """
+    if mechanism not in _OF_USERS:
+        raise ConfigError(
+            f"listener {listener}: brokers cannot connect to each other with {mechanism}: set "
+            f"sasl.mechanism.inter.broker.protocol to {', '.join(_OF_USERS)}"
+        )
     key = _jaas_key(listener, mechanism)
     options = _login_options(values, key, mechanism)
     if not options.get("username") or not options.get("password"):
@@ -158,21 +200,12 @@ def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Cred
 def client_login(values: Mapping[str, Value]) -> Credentials:
     """Return the user in a client's `sasl.jaas.config`, for its `sasl.mechanism`. Raises ConfigError."""
     mechanism, key = str(values["sasl.mechanism"]), "sasl.jaas.config"
-    if mechanism not in _MODULES:
-        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_MODULES)}")
+    if mechanism not in _OF_USERS:
+        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_OF_USERS)}")
     options = _login_options(values, key, mechanism)
     if not options.get("username") or not options.get("password"):
         raise ConfigError(f'{key} has no user: set {_MODULES[mechanism]} required username="alice" password="secret";')
     return Credentials(mechanism, options["username"], options["password"])
-
-
-def _users(values: Mapping[str, Value], listener: str, mechanism: str) -> Mapping[str, str]:
-    """Return the users in a mechanism's login configuration. SCRAM needs none: its users are in ZooKeeper."""
-    key = _jaas_key(listener, mechanism)
-    if not values.get(key) and mechanism == _PLAIN:
-        raise ConfigError(f'PLAIN has no users: set {key}={_MODULES[_PLAIN]} required user_alice="secret";')
-    options = _login_options(values, key, mechanism)
-    return {name[len(_USER) :]: password for name, password in options.items() if name.startswith(_USER)}
 
 
 def _jaas_key(listener: str, mechanism: str) -> str:

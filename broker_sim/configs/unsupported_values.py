@@ -47,11 +47,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "remote.log.storage.system.enable": Supported(
         ("false",), "Whether logs are tiered: older segments stored elsewhere.", "logs are not tiered here"
     ),
-    "sasl.server.callback.handler.class": Supported(
-        ("",),
-        "The class that verifies the credentials of SASL clients.",
-        "users are in sasl.jaas.config (PLAIN) and in ZooKeeper (SCRAM): no classes are loaded",
-    ),
     "security.providers": Supported(
         ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"
     ),

@@ -1,7 +1,7 @@
 """Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There are no delegation tokens, no feature that could be finalized, no forwarding to the controller (KIP-590), and no
-group protocol except the classic one (KIP-848).
+There is no feature that could be finalized, no forwarding to the controller (KIP-590), and no group protocol except the
+classic one (KIP-848).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
 from zabka.kafka.ports import KafkaMessage
-from zabka.kafka.wire.kafka_schema import ApiKey, respond, wall_time
+from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 _AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"
 _NOT_CONTROLLER = "This is not the correct controller for this cluster."
-_NO_TIME = wall_time(-1)
 
 
 class AbsentHandlers:
@@ -31,17 +30,13 @@ class AbsentHandlers:
         return {
             ApiKey.SASL_HANDSHAKE: self.sasl,
             ApiKey.SASL_AUTHENTICATE: self.sasl,
-            ApiKey.CREATE_DELEGATION_TOKEN: self.create_token,
-            ApiKey.RENEW_DELEGATION_TOKEN: self.token,
-            ApiKey.EXPIRE_DELEGATION_TOKEN: self.token,
-            ApiKey.DESCRIBE_DELEGATION_TOKEN: self.token,
             ApiKey.UPDATE_FEATURES: self.update_features,
             ApiKey.ENVELOPE: self.envelope,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
         }
 
-    # ---- authentication and authorization --------------------------------------------------------------------
+    # ---- authentication ----------------------------------------------------------------------------------------
 
     async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process SaslHandshake and SaslAuthenticate of a connection that needs no authentication, or no other one.
@@ -49,29 +44,6 @@ class AbsentHandlers:
         `SaslConnection` processes all others.
         """
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
-
-    async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process CreateDelegationToken. Return an error, because there are no delegation tokens.
-
-        The owner in the response is the requested owner.
-        """
-        owner = getattr(request, "owner_principal_name", None)
-        return respond(
-            request,
-            error_code=ErrorCode.delegation_token_request_not_allowed,
-            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else context.principal.kind,
-            principal_name=owner or context.principal.name,
-            token_requester_principal_type=context.principal.kind,
-            token_requester_principal_name=context.principal.name,
-            issue_timestamp=_NO_TIME,
-            expiry_timestamp=_NO_TIME,
-            max_timestamp=_NO_TIME,
-        )
-
-    async def token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process any other request about delegation tokens. Return an error."""
-        error = ErrorCode.delegation_token_request_not_allowed
-        return respond(request, error_code=error, expiry_timestamp=_NO_TIME)
 
     # ---- features ---------------------------------------------------------------------------------------------
 

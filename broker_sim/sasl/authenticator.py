@@ -8,7 +8,8 @@
 | COMPLETE | any request; SaslHandshake begins a re-authentication, if sessions have a maximum lifetime | EXCHANGE |
 
 Anything else is a failure, after which the connection must be closed. A re-authentication must have the same mechanism
-and the same user. The response to a failed SaslAuthenticate does not depend on whether the user exists.
+and the same user. The response to a failed SaslAuthenticate does not depend on whether the user exists. A session ends
+with its token, or after connections.max.reauth.ms if that is earlier.
 """
 
 from __future__ import annotations
@@ -23,10 +24,20 @@ from zabka.broker_sim.configs.credential_cache import ScramCredential
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.failed_authentications import Cause
 from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal
-from zabka.broker_sim.sasl.mechanism import PLAIN, AuthenticationRefused, RefusedIdentity, SaslServer, cause_of
+from zabka.broker_sim.sasl.mechanism import (
+    OAUTHBEARER,
+    PLAIN,
+    AuthenticationRefused,
+    RefusedIdentity,
+    SaslServer,
+    cause_of,
+)
+from zabka.broker_sim.sasl.oauthbearer import OAuthBearerServer
 from zabka.broker_sim.sasl.plain import PlainServer
 from zabka.broker_sim.sasl.scram import ScramServer
+from zabka.broker_sim.sasl.tokens import Verify
 from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.ports import Instant
 from zabka.kafka.message_names import api_name
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, respond, version_of
@@ -42,13 +53,14 @@ class _State(Enum):
 class SaslPorts(NamedTuple):
     """What the authentication of a listener's connections needs from its environment.
 
-    `credential_of(mechanism, user)` returns a SCRAM credential, `nonce` returns an unpredictable string, and `now_ms`
-    is a monotonic clock.
+    `credential_of(mechanism, user)` returns a SCRAM credential, `nonce` returns an unpredictable string, and `now`
+    returns the time. `verify` verifies tokens, if OAUTHBEARER is enabled.
     """
 
     credential_of: Callable[[str, str], ScramCredential | None]
     nonce: Callable[[], str]
-    now_ms: Callable[[], int]
+    now: Callable[[], Instant]
+    verify: Verify | None = None
 
 
 class Outcome(NamedTuple):
@@ -64,8 +76,8 @@ class SaslAuthenticator:
     """Authentication of one connection."""
 
     __slots__ = (
-        "_began_again_ms", "_expires_ms", "_has_frames", "_mechanism", "_ports", "_previous", "_server", "_state",
-        "keys", "principal",
+        "_began_again_ms", "_expires_ms", "_has_frames", "_mechanism", "_ports", "_previous", "_server",
+        "_session_ms", "_state", "keys", "principal",
     )  # fmt: skip
 
     def __init__(self, keys: SaslKeys, ports: SaslPorts) -> None:
@@ -79,6 +91,8 @@ class SaslAuthenticator:
         self._previous: tuple[str, KafkaPrincipal] | None = None
         """Mechanism and principal of the connection, while it authenticates again."""
         self._expires_ms: int | None = None
+        self._session_ms = 0
+        """Lifetime of the session that the client is informed of, or 0 if it has none."""
         self._began_again_ms: int | None = None
 
     # ---- state ------------------------------------------------------------------------------------------------
@@ -106,11 +120,11 @@ class SaslAuthenticator:
     @property
     def has_expired(self) -> bool:
         """Whether the session has exceeded its lifetime without a re-authentication."""
-        return self._expires_ms is not None and self._ports.now_ms() > self._expires_ms
+        return self._expires_ms is not None and self._ports.now().mono_ms > self._expires_ms
 
     def begin_again(self) -> bool:
         """Begin a re-authentication. Return False if SaslHandshake is an ordinary request now, as Kafka decides it."""
-        now_ms = self._ports.now_ms()
+        now_ms = self._ports.now().mono_ms
         is_early = self._began_again_ms is not None and now_ms - self._began_again_ms < REAUTHENTICATION_MIN_MS
         if self._expires_ms is None or is_early:
             return False
@@ -133,6 +147,8 @@ class SaslAuthenticator:
             return f"a request with the unknown API key {api_key} before SASL authentication"
         stage = "authentication" if self._state is _State.EXCHANGE else "handshake"
         hint = ". Does the client use SASL?" if self._state is not _State.EXCHANGE else ""
+        if self._server is not None and self._server.rejection:
+            hint = f", after its token was rejected: {self._server.rejection}"
         return f"Unexpected Kafka request of type {api_name(api_key)} during SASL {stage}{hint}"
 
     # ---- messages ---------------------------------------------------------------------------------------------
@@ -153,10 +169,10 @@ class SaslAuthenticator:
         except SaslError as failed:
             shown = str(failed) if isinstance(failed, AuthenticationRefused) else self._invalid_credentials()
             error = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": shown}
-            return Outcome(respond(request, **error, auth_bytes=b""), failure=str(failed), cause=cause_of(failed))
+            return Outcome(respond(request, **error, auth_bytes=b""), failure=_logged(failed), cause=cause_of(failed))
         lifetime = {}
         if version_of(request) >= 1:
-            lifetime["session_lifetime"] = self._lifetime_ms() if self.is_complete else 0
+            lifetime["session_lifetime"] = self._session_ms if self.is_complete else 0
         return Outcome(respond(request, error_message=None, auth_bytes=response, **lifetime))
 
     def token(self, token: bytes) -> Outcome:
@@ -164,7 +180,7 @@ class SaslAuthenticator:
         try:
             return Outcome(token=self._respond(token))
         except SaslError as failed:
-            return Outcome(failure=str(failed), cause=cause_of(failed))
+            return Outcome(failure=_logged(failed), cause=cause_of(failed))
 
     def _handshake(self, request: KafkaMessage) -> Outcome:
         mechanism = str(request.mechanism)
@@ -175,6 +191,9 @@ class SaslAuthenticator:
             return Outcome(response, failure=f"Unsupported SASL mechanism {mechanism}", cause="unsupported_mechanism")
         if mechanism == PLAIN:
             self._server = PlainServer(self.keys.plain_users)
+        elif mechanism == OAUTHBEARER:
+            assert self._ports.verify is not None
+            self._server = OAuthBearerServer(self._ports.verify)
         else:
             self._server = ScramServer(mechanism, self._ports.credential_of, self._ports.nonce())
         self._mechanism, self._state = mechanism, _State.EXCHANGE
@@ -189,10 +208,10 @@ class SaslAuthenticator:
             )
         response = self._server.respond(token)
         if self._server.user is not None:
-            self._complete(self._server.user)
+            self._complete(self._server.user, self._server.expires_ms)
         return response
 
-    def _complete(self, user: str) -> None:
+    def _complete(self, user: str, credentials_expire_ms: int | None) -> None:
         principal = KafkaPrincipal("User", user)
         if self._previous is not None and self._previous[1] != principal:
             before = self._previous[1]
@@ -200,14 +219,21 @@ class SaslAuthenticator:
                 f"Cannot change principals during re-authentication from {before.kind}.{before.name}: "
                 f"{principal.kind}.{principal.name}"
             )
-        lifetime_ms = self._lifetime_ms()
-        self._expires_ms = self._ports.now_ms() + lifetime_ms if lifetime_ms else None
+        now, lifetime_ms = self._ports.now(), self.keys.reauth_ms[self._mechanism] or None
+        if credentials_expire_ms is not None:
+            left_ms = credentials_expire_ms - now.wall_ms
+            lifetime_ms = max(0, left_ms if lifetime_ms is None else min(left_ms, lifetime_ms))
+        self._session_ms = lifetime_ms or 0
+        self._expires_ms = None if lifetime_ms is None else now.mono_ms + lifetime_ms
         self.principal, self._server, self._previous = principal, None, None
         self._state = _State.COMPLETE
-
-    def _lifetime_ms(self) -> int:
-        return self.keys.reauth_ms[self._mechanism]
 
     def _invalid_credentials(self) -> str:
         during = "authentication" if self._previous is None else "re-authentication"
         return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
+
+
+def _logged(failed: SaslError) -> str:
+    """Return the reason of a failed authentication for the log."""
+    detail = failed.detail if isinstance(failed, AuthenticationRefused) else ""
+    return detail or str(failed)

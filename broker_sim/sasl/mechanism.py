@@ -8,10 +8,18 @@ from zabka.broker_sim.failed_authentications import Cause
 from zabka.ensemble.auth.digest_md5 import SaslError
 
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
 
 
 class AuthenticationRefused(SaslError):
-    """A failed authentication whose message is sent to the client (Kafka's SaslAuthenticationException)."""
+    """A failed authentication whose message is sent to the client (Kafka's SaslAuthenticationException).
+
+    `detail` is only logged.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
     cause: Cause = "wrong_credentials"
 
@@ -50,6 +58,10 @@ class SaslServer(Protocol):
 
     user: str | None
     """The authenticated user, or None before the exchange is complete."""
+    expires_ms: int | None
+    """Expiry time of the user's credentials on the wall clock, or None if they do not expire."""
+    rejection: str
+    """Reason why the client's last credentials were rejected, if the exchange can continue."""
 
     def respond(self, token: bytes) -> bytes:
         """Process a message of the client, and return the response to it. Raises SaslError."""

@@ -13,11 +13,13 @@ _PARTS = 3
 class PlainServer:
     """One exchange. `users` maps user names to passwords."""
 
-    __slots__ = ("_users", "user")
+    __slots__ = ("_users", "expires_ms", "rejection", "user")
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
         self.user: str | None = None
+        self.expires_ms: int | None = None
+        self.rejection = ""
 
     def respond(self, token: bytes) -> bytes:
         """Verify the client's only message: authorization id, user and password. Raises AuthenticationRefused."""

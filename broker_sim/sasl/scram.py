@@ -34,7 +34,10 @@ class ScramServer:
     `credential_of(mechanism, user)` returns a user's credential, and `nonce` is an unpredictable string.
     """
 
-    __slots__ = ("_auth_message", "_credential", "_credential_of", "_mechanism", "_name", "_nonce", "user")
+    __slots__ = (
+        "_auth_message", "_credential", "_credential_of", "_mechanism", "_name", "_nonce", "expires_ms", "rejection",
+        "user",
+    )  # fmt: skip
 
     def __init__(self, mechanism: str, credential_of: Callable[[str, str], ScramCredential | None], nonce: str) -> None:
         self._mechanism = mechanism
@@ -44,6 +47,8 @@ class ScramServer:
         self._credential: ScramCredential | None = None
         self._auth_message = ""
         self.user: str | None = None
+        self.expires_ms: int | None = None
+        self.rejection = ""
 
     def respond(self, token: bytes) -> bytes:
         """Process a message of the client. Raises InvalidCredentials, AuthenticationRefused."""

@@ -15,6 +15,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("sse_starlette", "prometheus_client"),
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "scipy"),
     "tls": ("cryptography", "trustme"),
+    "oauth": ("jwt",),
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),
 }

@@ -20,13 +20,17 @@ from tests.kafka.produced import whole
 from zabka.broker_sim.configs.broker_config import config_from, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.credential_cache import ScramCredential
+from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys, UnsecuredTokenKeys
 from zabka.broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.logs import producer_snapshots
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.request_context import RequestRefused
+from zabka.broker_sim.sasl.oauthbearer import OAuthBearerServer
 from zabka.broker_sim.sasl.plain import PlainServer
 from zabka.broker_sim.sasl.scram import ScramServer
+from zabka.broker_sim.sasl.signed_tokens import SignedTokens, parse_key_set
+from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
 from zabka.controller.features import decode_features
 from zabka.ensemble.auth.digest_md5 import SaslError
 from zabka.journal.events import TopicPartition
@@ -333,10 +337,18 @@ def kafka_broker(data: bytes) -> None:
 
 
 SCRAM_FIRST = b"n,,n=ann,r=client"
+UNSIGNED = UnsecuredTokens(UnsecuredTokenKeys("sub", "scope", ("a",), 0), lambda: 8_000)
+_KEY = b'{"keys": [{"kty": "oct", "k": "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA"}]}'
+SIGNED = SignedTokens(
+    SignedTokenKeys("file:/keys", frozenset(), "", 0, "scope", "sub", 1, 0, 0, {}),
+    lambda: parse_key_set(_KEY),
+    lambda key_id: None,
+    lambda: 8_000,
+)
 
 
 def kafka_sasl(data: bytes) -> None:
-    """Authenticate a client whose message is the input, with PLAIN, and in both steps of SCRAM."""
+    """Authenticate a client whose message is the input, with PLAIN, OAUTHBEARER, and in both steps of SCRAM."""
     plain = PlainServer({"ann": "secret"})
     with suppress(SaslError):
         plain.respond(data)
@@ -348,11 +360,18 @@ def kafka_sasl(data: bytes) -> None:
             assert server.respond(first).startswith(b"r=")
             server.respond(data)
         assert server.user is None, "no input hashes to the stored key"
+    for tokens in (UNSIGNED, SIGNED):
+        bearer = OAuthBearerServer(tokens.verify)
+        with suppress(SaslError):
+            assert bearer.respond(data) == b"" or bearer.rejection
+        assert bearer.user is None or tokens is UNSIGNED, "no input has a signature of an unknown key"
 
 
 def _sasl_messages() -> list[bytes]:
     final = b"c=biws,r=clientserver,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    return [b"\0ann\0secret", SCRAM_FIRST, b"n,a=ann,n=a=2Cb,r=x,tokenauth=true", final]
+    token = b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4iLCJleHAiOjl9."
+    bearer = [b"n,,\x01auth=Bearer " + each + b"\x01\x01" for each in (token, token + b"c2ln")]
+    return [*bearer, b"\0ann\0secret", SCRAM_FIRST, b"n,a=ann,n=a=2Cb,r=x,tokenauth=true", final]
 
 
 def _noise() -> list[bytes]:

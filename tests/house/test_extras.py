@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "ensemble": {"msgspec", "structlog", "cramjam"},
     "kafka": {"msgspec", "kio", "cramjam", "crc32c", "backports"},
     "controller": {"kio"},
-    "broker_sim": {"crc32c", "msgspec", "structlog", "kio"},
+    "broker_sim": {"crc32c", "h11", "msgspec", "structlog", "kio"},
     "simulation": {"msgspec", "structlog", "kio"},
     "pipeline": {"msgspec"},
     "agent": {"msgspec", "h11", "starlette", "uvicorn"},
@@ -60,6 +60,7 @@ OF_EXTRAS = {
     "zabka/cli/pipeline.py": "spark",
     "ensemble/server/config/": "tls",
     "broker_sim/password_encoder.py": "tls",
+    "broker_sim/sasl/signed_tokens.py": "oauth",
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
     "zabka/testing/kazoo_harness.py": "kazoo",
@@ -236,6 +237,24 @@ except BadStore as bad:
     print(bad)
 """
     assert run_without("tls", code).stdout.endswith(f"not installed: {install_command('tls')}\n")
+
+
+def test_signed_token_error_without_extra_has_the_install_command() -> None:
+    code = """
+import asyncio
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
+from zabka.broker_sim.sasl.token_verifiers import token_verifier
+keys = SignedTokenKeys("file:/keys", frozenset(), "", 30, "scope", "sub", 1, 0, 0, {})
+try:
+    asyncio.run(token_verifier(keys, "CLIENTS", None, print))
+except ConfigError as wrong:
+    print(wrong)
+"""
+    expected = (
+        f"listener CLIENTS: the package that verifies signed tokens is not installed: {install_command('oauth')}\n"
+    )
+    assert run_without("oauth", code).stdout == expected
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ class BrokerServer:
             "zabka.control.socket": self.control,
             "zabka.journal.dir": self.journal,
             **{
-                name.replace("_", "."): value(broker_id) if callable(value) else value for name, value in others.items()
+                name if "." in name else name.replace("_", "."): value(broker_id) if callable(value) else value
+                for name, value in others.items()
             },
         }
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from bench.free_ports import free_ports
 from tests.interop.go_suites import Module, built, source
 from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.scram_users import PLAIN_MODULE, upsert_scram_user
+from zabka.broker_sim.configs.authorizer_keys import AUTHORIZER_CLASS
 
 KAFKA_GO = Module("github.com/segmentio/kafka-go", "v0.4.51")
 KAFKA_VERSION = "3.7.0"
@@ -29,23 +32,16 @@ CALLS_NIL = "ends in the suite's own getOffsets, which calls a function that it 
 UNEVEN = "wants 12 of the 8 messages of one partition in three; it fails against Apache Kafka 3.9.1 too"
 LEFT_OUT = {
     ".": {
-        "TestClientCreateACLs": "there is no authorizer",
-        "TestClientDeleteACLs": "there is no authorizer",
-        "TestClientDescribeACLs": "there is no authorizer",
         "TestReaderConsumerGroup/consumer_group_commits_on_close": CALLS_NIL,
         "TestReaderConsumerGroup/consumer_group_rebalance": UNEVEN,
         "TestReaderConsumerGroup/verify_offset_committed": CALLS_NIL,
         "TestReaderConsumerGroup/verify_offset_committed_when_using_interval_committer": CALLS_NIL,
-        "TestUnsupportedSASLMechanism": "there is no SASL",
-        "TestWriter/writing_a_message_with_SASL_Plain_authentication": "there is no SASL",
     },
     "topics": {},
     "compress": {},
+    "sasl": {},
 }
-"""Tests that are not run, with the reason, for each package.
-
-Package sasl is omitted, because the broker has no SASL.
-"""
+"""Tests that are not run, with the reason, for each package."""
 TRANSACTIONS = {
     "TestClientAddOffsetsToTxn",
     "TestClientAddPartitionsToTxn",
@@ -70,18 +66,44 @@ PASSED_OVER = {
     },
     "topics": {},
     "compress": {},
+    "sasl": {},
 }
 """Tests that kafka-go itself skips."""
-PASSED_MIN = {".": 140, "topics": 1, "compress": 1}
+PASSED_MIN = {".": 145, "topics": 1, "compress": 1, "sasl": 1}
+SASL_PORT_OF_THE_SUITE = re.compile(r"\b9093\b")
+PLAIN_USER = 'user_adminplain="admin-secret"'
+SCRAM_USER, SCRAM_PASSWORDS = "adminscram", {"SCRAM-SHA-256": "admin-secret-256", "SCRAM-SHA-512": "admin-secret-512"}
+SECURITY = {
+    "TestClientCreateACLs",
+    "TestClientDeleteACLs",
+    "TestClientDescribeACLs",
+    "TestSASL",
+    "TestUnsupportedSASLMechanism",
+    "TestWriter",
+}
+"""Tests that use the authorizer or the listener with SASL."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 
+class Served(NamedTuple):
+    """The broker, and the port of its listener with SASL."""
+
+    brokers: BrokerCluster
+    sasl_port: int
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    (port,) = free_ports(1)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    port, sasl_port = free_ports(2)
+    own = "listener.name.sasl_plaintext"
     settings = {
-        "advertised_listeners": f"PLAINTEXT://localhost:{port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        "advertised_listeners": f"PLAINTEXT://localhost:{port},SASL_PLAINTEXT://localhost:{sasl_port}",
+        f"{own}.sasl.enabled.mechanisms": f"PLAIN,{','.join(SCRAM_PASSWORDS)}",
+        f"{own}.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {PLAIN_USER};",
+        "authorizer_class_name": AUTHORIZER_CLASS,
+        "allow_everyone_if_no_acl_found": "true",
         "num_partitions": 1,
         "default_replication_factor": 1,
         "offsets_topic_replication_factor": 1,
@@ -91,17 +113,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         "message_max_bytes": 200_000_000,
     }
     with broker_cluster(tmp_path_factory.mktemp("kafka-go-broker"), ports=[port], **settings) as running:
-        yield running
+        upsert_scram_user(running.bootstrap, SCRAM_USER, SCRAM_PASSWORDS)
+        yield Served(running, sasl_port)
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) -> Path:
-    """Return the module's source. Port 9092 is replaced by the broker's port everywhere."""
+def sources(tmp_path_factory: pytest.TempPathFactory, cluster: Served) -> Path:
+    """Return the module's source. Ports 9092 and 9093 are replaced by the broker's ports everywhere."""
     copy = source(KAFKA_GO, tmp_path_factory.mktemp("kafka-go"))
-    (broker,) = cluster.brokers.values()
+    (broker,) = cluster.brokers.brokers.values()
     for file in copy.rglob("*.go"):
-        text = file.read_text()
-        file.write_text(PORT_OF_THE_SUITE.sub(str(broker.port), text))
+        text = PORT_OF_THE_SUITE.sub(str(broker.port), file.read_text())
+        file.write_text(SASL_PORT_OF_THE_SUITE.sub(str(cluster.sasl_port), text))
     return copy
 
 
@@ -113,7 +136,11 @@ def test_tests_from_the_kafka_go_project_pass(sources: Path, package: str) -> No
     ended = suite.run(LEFT_OUT[package], settings, SUITE_S, parallel=PARALLEL)
     assert ended.code == 0, ended.complaint()
     assert ended.outcomes("SKIP") == PASSED_OVER[package].keys()
-    assert len(ended.outcomes("PASS")) >= PASSED_MIN[package]
+    passed = ended.outcomes("PASS")
+    assert len(passed) >= PASSED_MIN[package]
+    assert passed & SECURITY == (
+        {"TestSASL"} if package == "sasl" else SECURITY - {"TestSASL"} if package == "." else set()
+    )
 
 
 def test_transaction_tests_of_kafka_go_pass(sources: Path) -> None:

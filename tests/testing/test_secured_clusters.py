@@ -102,6 +102,8 @@ def test_sasl_plaintext_cluster_accepts_its_users() -> None:
             "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
             'username="bob" password="bob-secret";',
         }
+        token = cluster.client_config("java", user="bob", mechanism="OAUTHBEARER")["sasl.jaas.config"]
+        assert token.endswith('OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="bob";')
         for wrong in ({"user": "carol"}, {"mechanism": "GSSAPI"}):
             with pytest.raises(ValueError, match="is not one of"):
                 cluster.client_config("java", **wrong)  # type: ignore[arg-type]

@@ -10,23 +10,38 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal
 from zabka.broker_sim.sasl.authenticator import Outcome, SaslAuthenticator, SaslPorts
+from zabka.broker_sim.sasl.tokens import Token, TokenRejected
+from zabka.ensemble.ports import Instant
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
 
 ALICE, BOB = b"\0alice\0secret", b"\0bob\0secret"
+AHEAD_MS = 1_700_000_000_000
+"""By how much the wall clock is ahead of the monotonic clock."""
 HANDSHAKE, AUTHENTICATE, VERSIONS = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS
 
 
 class Connection:
-    """A connection, and a clock."""
+    """A connection, and a clock. A token is valid if it is the name of a user, and expires at `token_ends_ms`."""
 
-    def __init__(self, reauth_ms: int = 0) -> None:
+    def __init__(self, reauth_ms: int = 0, *more: str) -> None:
         self.now_ms = 1_000_000
-        mechanisms = ("PLAIN", "SCRAM-SHA-256")
+        self.token_ends_ms = 0
+        mechanisms = ("PLAIN", "SCRAM-SHA-256", *more)
         keys = SaslKeys(
             "CLIENTS", mechanisms, {"alice": "secret", "bob": "secret"}, 1000, dict.fromkeys(mechanisms, reauth_ms)
         )
-        ports = SaslPorts(lambda mechanism, user: None, lambda: "nonce", lambda: self.now_ms)
+        ports = SaslPorts(
+            lambda mechanism, user: None,
+            lambda: "nonce",
+            lambda: Instant(self.now_ms, self.now_ms + AHEAD_MS),
+            self.verify,
+        )
         self.sasl = SaslAuthenticator(keys, ports)
+
+    def verify(self, token: str) -> Token:
+        if token not in ("alice", "bob"):
+            raise TokenRejected("no such user")
+        return Token(token, self.token_ends_ms)
 
     def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> Outcome:
         assert self.sasl.refusal(HANDSHAKE) is None
@@ -181,3 +196,54 @@ def test_reauthentication_with_another_identity_fails(mechanism: str, token: byt
     assert response(outcome).error_code == ErrorCode.sasl_authentication_failed
     assert response(outcome).error_message == outcome.failure == expected
     assert connection.sasl.principal == KafkaPrincipal("User", "alice") and not connection.sasl.is_complete
+
+
+# ---- tokens ------------------------------------------------------------------------------------------------------
+
+
+def with_token(
+    left_ms: int, reauth_ms: int = 0, user: str = "alice", of: Connection | None = None
+) -> tuple[Connection, Any]:
+    """Authenticate with a token that expires after `left_ms`. Return the connection and the response."""
+    connection = of or Connection(reauth_ms, "OAUTHBEARER")
+    connection.token_ends_ms = connection.now_ms + AHEAD_MS + left_ms
+    connection.handshake("OAUTHBEARER")
+    return connection, response(connection.authenticate(f"n,,\x01auth=Bearer {user}\x01\x01".encode()))
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "reauth_ms", "session_ms"),
+    [(5_000, 0, 5_000), (5_000, 9_000, 5_000), (9_000, 5_000, 5_000), (-1, 9_000, 0)],
+)
+def test_session_ends_with_its_token_or_its_maximum(left_ms: int, reauth_ms: int, session_ms: int) -> None:
+    """A token that is valid only because of the allowed clock skew gives a session that ends at once."""
+    connection, answer = with_token(left_ms, reauth_ms)
+    assert milliseconds(answer.session_lifetime) == session_ms
+    connection.now_ms += session_ms
+    assert connection.sasl.is_complete and not connection.sasl.has_expired
+    connection.now_ms += 1
+    assert connection.sasl.has_expired
+
+
+def test_new_token_extends_the_session_of_the_same_user() -> None:
+    connection, _ = with_token(5_000)
+    connection.now_ms += 4_000
+    assert connection.sasl.begin_again()
+    _, answer = with_token(60_000, of=connection)
+    assert milliseconds(answer.session_lifetime) == 60_000
+    connection.now_ms += 60_000
+    assert not connection.sasl.has_expired and connection.sasl.begin_again()
+    _, answer = with_token(60_000, user="bob", of=connection)
+    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+
+
+def test_rejected_token_fails_after_the_clients_confirmation() -> None:
+    connection, answer = with_token(5_000, user="carol")
+    assert (answer.error_code, answer.auth_bytes) == (ErrorCode.none, b'{"status":"invalid_token"}')
+    assert milliseconds(answer.session_lifetime) == 0 and not connection.sasl.is_complete
+    refusal = connection.sasl.refusal(ApiKey.METADATA)
+    assert refusal is not None and refusal.endswith(", after its token was rejected: invalid_token: no such user")
+    outcome = connection.authenticate(b"\x01")
+    assert response(outcome).error_code == ErrorCode.sasl_authentication_failed
+    assert response(outcome).error_message == '{"status":"invalid_token"}'
+    assert outcome.failure == "invalid_token: no such user"

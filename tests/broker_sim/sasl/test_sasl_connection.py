@@ -21,6 +21,7 @@ from zabka.broker_sim.failed_authentications import FailedAuthentication
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.ensemble.ports import Instant
 from zabka.kafka.scram import scram_messages
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
@@ -47,7 +48,7 @@ def authentication(
     credential_of: Callable[[str, str], ScramCredential | None] = lambda mechanism, user: None,
 ) -> Authentication:
     keys = SaslKeys("CLIENTS", MECHANISMS, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(MECHANISMS, reauth_ms))
-    ports = SaslPorts(credential_of, lambda: "server", clock)
+    ports = SaslPorts(credential_of, lambda: "server", lambda: Instant(clock(), clock()))
     return Authentication(keys, ports, delay_ms, failures.append)
 
 

@@ -2,6 +2,7 @@
 
 Each broker has two listeners: EXTERNAL with the security protocol, for clients and other brokers, and INTERNAL in plain
 text on the loopback interface, for the fixture's own requests. Brokers connect to each other as the user `broker`.
+Tokens of OAUTHBEARER are unsigned, so any client can make them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zabka.compose.secured_nodes import AUTHORITY
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 
 SecurityProtocol = Literal["SSL", "SASL_SSL", "SASL_PLAINTEXT"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
 """The users of a secured cluster, and their passwords."""
 BROKER_USER, _BROKER_PASSWORD = "broker", "broker-secret"
