@@ -28,7 +28,7 @@ from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
-from zabka.broker_sim.configs.tls_keys import StoreKeys
+from zabka.broker_sim.ensemble_security import ensemble_context
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
@@ -60,8 +60,6 @@ from zabka.ensemble.runtime.files import HOST, Files
 from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, address_key
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
-from zabka.ensemble.server.config.client_context import client_context
-from zabka.ensemble.server.config.tls_stores import BadStore, Store
 from zabka.ensemble.txnlog.files import make_directories
 from zabka.journal.cause import Cause
 from zabka.journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
@@ -241,7 +239,7 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
-        self._ensemble_context = _ensemble_context(config)
+        self._ensemble_context = ensemble_context(config.ensemble_tls)
         self._client_links = ClientLinks("client", first_client, self._emit)
         self._ledger = FaultLedger()
         security = ChannelSecurity(self._security_of, environment.nonce, self._authentication_failed)
@@ -562,27 +560,6 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
     return {address: f"peer-{number}" for number, address in enumerate(addresses, 1)}
 
 
-def _ensemble_context(config: KafkaConfig) -> ssl.SSLContext | None:
-    """Return the TLS context of the sessions with the ensemble, or None for plain text. Raises ConfigError."""
-    tls = config.ensemble_tls
-    if tls is None:
-        return None
-    try:
-        return client_context(
-            _store(tls.trusted),
-            _store(tls.own),
-            checks_names=tls.checks_names,
-            versions=tls.versions,
-            ciphers=tls.cipher_suites,
-        )
-    except BadStore as bad:
-        raise ConfigError(f"the stores of zookeeper.ssl cannot be used: {bad}") from None
-
-
-def _store(keys: StoreKeys | None) -> Store | None:
-    return None if keys is None else Store(Path(keys.location), keys.kind, keys.password)
-
-
 async def _identified(config: KafkaConfig) -> KafkaConfig:
     """Return the configuration with a broker id, generated if necessary (broker.id.generation.enable).
 
@@ -597,7 +574,7 @@ async def _next_id(config: KafkaConfig) -> int:
     runtime = AsyncioRuntime(asyncio.get_running_loop())
     client = Client(
         config.zookeeper_connect,
-        AsyncioConnector(ssl_context=_ensemble_context(config)),
+        AsyncioConnector(ssl_context=ensemble_context(config.ensemble_tls)),
         runtime,
         session_timeout_ms=config.session_timeout_ms,
         name="a new broker",

@@ -47,8 +47,8 @@ def client_security(properties: ClientProperties) -> ChannelSecurity:
     context = None
     if properties.is_encrypted:
         made = client_context(
-            _store(properties.trusted),
-            _store(properties.own),
+            store_of(properties.trusted),
+            store_of(properties.own),
             # The channel compares the names, because an address of a broker may be an IP address.
             checks_names=False,
             versions=properties.versions,
@@ -59,5 +59,6 @@ def client_security(properties: ClientProperties) -> ChannelSecurity:
     return ChannelSecurity(lambda to: security, lambda: secrets.token_urlsafe(NONCE_BYTES))
 
 
-def _store(keys: StoreKeys | None) -> Store | None:
+def store_of(keys: StoreKeys | None) -> Store | None:
+    """Return the store that these keys describe, not read yet."""
     return None if keys is None else Store(Path(keys.location), keys.kind, keys.password, keys.content.encode())

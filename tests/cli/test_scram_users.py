@@ -1,4 +1,4 @@
-"""`zabka configs --zookeeper`: SCRAM credentials that are written to the ensemble, as ConfigCommand writes them."""
+"""`zabka configs` for users: SCRAM credentials, changed by brokers or written to the ensemble, as by ConfigCommand."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ ALTER = ("--zookeeper", "h:1", "--alter", "--user", "ann", "--add-config")
     [
         ((*ALTER, "SCRAM-SHA-256=[iterations=4095,password=x]"), "Iterations 4095 is less than the minimum 4096"),
         ((*ALTER, "SCRAM-SHA-256=secret"), "Invalid credential property SCRAM-SHA-256"),
-        ((*ALTER, "producer_byte_rate=1"), "only supported for SCRAM credential updates."),
-        ((*ALTER, "SCRAM-SHA-256=[password=x]", "--bootstrap-server", "h:1"), "instead of --bootstrap-server"),
-        (
-            ("--alter", "--user", "ann", "--add-config", "SCRAM-SHA-256=[password=x]"),
-            "--entity-type users needs --zoo",
-        ),
+        ((*ALTER, "producer_byte_rate=1"), "only users' SCRAM credentials can be changed"),
+        ((*ALTER, "SCRAM-SHA-256=[password=x]", "--bootstrap-server", "h:1"), "Only one of --bootstrap-server"),
+        (("--describe", "--user", "ann", "--zk-tls-config-file", "f"), "--zk-tls-config-file needs --zookeeper"),
+        ((*ALTER, "SCRAM-SHA-256=[password=x]", "--zk-tls-config-file", "none"), "none cannot be read"),
         (("--zookeeper", "h:1", "--describe", "--topic", "t"), "--zookeeper is for users"),
         (("--zookeeper", "h:1", "--describe", "--entity-type", "users", "--entity-default"), "has no credentials"),
         (("--zookeeper", "h:1x", "--describe", "--entity-type", "users"), "--zookeeper h:1x: "),
@@ -55,3 +53,16 @@ def test_credentials_are_written_without_a_broker(zabka_cluster: LiveCluster) ->
     assert (found.stored_key, found.server_key) == keys[1:]
     again = called(configs.main, *alter, "--delete-config", "SCRAM-SHA-256")
     assert again.code == 1 and "Invalid config(s): SCRAM-SHA-256" in again.err
+
+
+def test_brokers_change_and_describe_credentials(zabka_cluster: LiveCluster) -> None:
+    brokers = ("--bootstrap-server", zabka_cluster.bootstrap)
+    alter = (*brokers, "--alter", "--entity-type", "users", "--entity-name", "eve")
+    added = called(configs.main, *alter, "--add-config", "SCRAM-SHA-512=[iterations=8192,password=pw]")
+    assert added == (0, "Completed updating config for user eve.\n", "")
+    described = called(configs.main, *brokers, "--describe", "--user", "eve")
+    assert described.out == "SCRAM credential configs for user-principal 'eve' are SCRAM-SHA-512=iterations=8192\n"
+    missing = called(configs.main, *alter, "--delete-config", "SCRAM-SHA-256")
+    assert missing.code == 1 and "Invalid config(s): SCRAM-SHA-256" in missing.err
+    assert called(configs.main, *alter, "--delete-config", "SCRAM-SHA-512").code == 0
+    assert called(configs.main, *brokers, "--describe", "--entity-type", "users").out == ""

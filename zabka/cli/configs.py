@@ -1,15 +1,16 @@
 """`zabka configs`: kafka-configs.sh for topics, brokers and users, with its options and output (ConfigCommand, 3.9).
 
-Users have SCRAM credentials, which are written to the ensemble: see `zabka.cli.scram_users`.
+Users have SCRAM credentials: see `zabka.cli.scram_users`.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 
 from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
-from zabka.cli.scram_users import run_with_ensemble
+from zabka.cli.scram_users import run_with_brokers, run_with_ensemble
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
 # Codes of ConfigEntry.ConfigSource (org.apache.kafka.clients.admin) in DescribeConfigs responses.
@@ -29,6 +30,10 @@ def main(arguments: list[str]) -> int:
     """Run the tool; return the exit code."""
     made = parser("configs", "Describe or alter the configuration of topics and brokers, and users' credentials.")
     made.add_argument("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="the ensemble, for --entity-type users")
+    made.add_argument(
+        "--zk-tls-config-file", type=Path, metavar="FILE",
+        help="with --zookeeper: zookeeper.ssl.… settings, a Java properties file",
+    )  # fmt: skip
     what = made.add_mutually_exclusive_group(required=True)
     what.add_argument("--alter", action="store_true")
     what.add_argument("--describe", action="store_true")
@@ -56,6 +61,8 @@ def main(arguments: list[str]) -> int:
             made.error("At least one of --add-config or --delete-config must be specified with --alter")
         if options.entity_name is None and not options.entity_default:
             made.error("An entity name must be specified with --alter")
+    if options.zk_tls_config_file is not None and options.zookeeper is None:
+        made.error("--zk-tls-config-file needs --zookeeper")
     if options.zookeeper is not None or options.entity_type == "users":
         return _run_users(made, options)
     if options.alter:
@@ -66,11 +73,11 @@ def main(arguments: list[str]) -> int:
 def _run_users(made: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.entity_type != "users":
         made.error("--bootstrap-server option must be specified to update topics and brokers: --zookeeper is for users")
-    if options.zookeeper is None or options.bootstrap_server is not None:
-        made.error("--entity-type users needs --zookeeper instead of --bootstrap-server: credentials are in ZooKeeper")
+    if options.zookeeper is not None and options.bootstrap_server is not None:
+        made.error("Only one of --bootstrap-server and --zookeeper can be specified")
     if options.entity_default:
         made.error("A default user has no credentials")
-    return run_with_ensemble(options, parse_changes)
+    return (run_with_brokers if options.zookeeper is None else run_with_ensemble)(options, parse_changes)
 
 
 def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
