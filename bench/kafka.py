@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from bench.results import Figure, Measurement
 from bench.run import Data, Json, Only, Quick, bench_run
-from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
+from bench.servers import ROOT, CannotMeasure, KafkaCluster, client_security, running_kafka
 
 SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
 """Record sizes, acks settings, client counts and partition counts. `--grid` measures all combinations."""
@@ -58,6 +58,8 @@ class Work(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     records: int = 0
     """Number of records in the topic, if the workload is a fetch."""
+    authority: str = ""
+    """The certificate that verifies the brokers, or "" without TLS."""
 
     @property
     def title(self) -> str:
@@ -105,7 +107,8 @@ def produce(work: Work) -> Result:
             latencies_ms.append((message.latency() or 0.0) * 1000)
 
     settings: dict[str, Any] = {
-        "bootstrap.servers": work.bootstrap, "acks": work.acks, "linger.ms": 0 if work.rate else 5,
+        **client_security(work.authority), "bootstrap.servers": work.bootstrap, "acks": work.acks,
+        "linger.ms": 0 if work.rate else 5,
         "batch.size": 16_384, "queue.buffering.max.messages": max(TURN, IN_FLIGHT // work.clients),
         "on_delivery": delivered,
     }  # fmt: skip
@@ -162,7 +165,8 @@ def fetch(work: Work) -> Result:
         result.p99_ms = max([result.p99_ms, *(each["p99"] / 1000 for each in times)])
 
     settings: dict[str, Any] = {
-        "bootstrap.servers": work.bootstrap, "group.id": "unused", "enable.auto.commit": False,
+        **client_security(work.authority), "bootstrap.servers": work.bootstrap, "group.id": "unused",
+        "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "check.crcs": False, "statistics.interval.ms": 200, "stats_cb": statistics,
     }  # fmt: skip
     consumers = [Consumer(settings) for _ in range(work.clients)]
@@ -235,7 +239,7 @@ class Bench:
             self._records[topic] = 0
         bootstrap, records = self._cluster.bootstrap, self._records[topic]
         whole = msgspec.structs.replace(
-            work, bootstrap=bootstrap, topic=topic, seconds=seconds, records=records
+            work, bootstrap=bootstrap, topic=topic, seconds=seconds, records=records, authority=self._cluster.authority
         )  # fmt: skip
         answer = run_clients("bench.kafka", whole, f"{self._cluster.title}: {work.title}")
         result = msgspec.json.decode(answer, type=Result)
@@ -251,6 +255,7 @@ def main(
         bool,
         typer.Option("--grid", help="1, 16 and 64 clients; 100 and 1,000 bytes; acks 1 and all; 1 and 500 partitions"),
     ] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Clients and brokers connect over TLS")] = False,
     only: Only = None,
     quick: Quick = False,
     as_json: Json = False,
@@ -260,11 +265,11 @@ def main(
     if quick:
         rounds, seconds = 1, 0.5
     with bench_run("kafka", as_json, data) as run:
-        run.compare("Three brokers, three replicas", FIGURES)
+        run.compare(f"Three brokers, three replicas{', TLS' if tls else ''}", FIGURES)
         sides = run.sides("kafka", only)
         for number in range(rounds):
             for side in reversed(sides) if number % 2 else sides:
-                with running_kafka(side, run.directory / f"{side}-{number}") as cluster:
+                with running_kafka(side, run.directory / f"{side}-{number}", tls=tls) as cluster:
                     bench = Bench(cluster, seconds)
                     bench.warm_up(min(WARM_UP_S, 2 * seconds))
                     for work in works(grid):

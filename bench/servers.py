@@ -28,6 +28,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.free_ports import free_ports
 from bench.results import TITLES, Side
+from zabka.compose.certificates import write_certificates
+from zabka.compose.secured_nodes import AUTHORITY
 
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
@@ -380,19 +382,40 @@ def _srvr(host: str, key: str) -> str:
 
 
 class KafkaCluster(Servers):
-    """A cluster of brokers on an ensemble that already runs."""
+    """A cluster of brokers on an ensemble that already runs.
+
+    With `tls`, clients and brokers connect to brokers over TLS.
+    """
 
     def __init__(
-        self, side: Side, directory: Path, zookeeper: str, brokers: int, settings: Mapping[str, object]
+        self,
+        side: Side,
+        directory: Path,
+        zookeeper: str,
+        brokers: int,
+        settings: Mapping[str, object],
+        tls: bool = False,
     ) -> None:
         super().__init__(side, directory, brokers)
         self.zookeeper = zookeeper
         self._ports = dict(zip(self.numbers, free_ports(brokers), strict=True))
+        protocol = "SSL" if tls else "PLAINTEXT"
+        self.authority = str(directory / AUTHORITY) if tls else ""
+        """The certificate that verifies the brokers, or "" without TLS."""
+        if tls:
+            write_certificates(directory, {"broker": ()}, ())
+            stores = {"keystore": directory / "broker.pem", "truststore": directory / AUTHORITY}
+            settings = {
+                "security.inter.broker.protocol": protocol,
+                **{f"ssl.{name}.type": "PEM" for name in stores},
+                **{f"ssl.{name}.location": path for name, path in stores.items()},
+                **settings,
+            }
         for n, port in self._ports.items():
             home = self.home(n)
             home.mkdir(parents=True)
             keys = {
-                "broker.id": n, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": home / "logs",
+                "broker.id": n, "listeners": f"{protocol}://127.0.0.1:{port}", "log.dirs": home / "logs",
                 "zookeeper.connect": zookeeper, "offsets.topic.num.partitions": 1,
                 "group.initial.rebalance.delay.ms": 0, **settings,
             }  # fmt: skip
@@ -417,7 +440,10 @@ class KafkaCluster(Servers):
 
     def serves(self) -> bool:
         """Return whether the metadata of every broker contain all brokers and the controller."""
-        clients = [AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}) for n in self._ports]
+        clients = [
+            AdminClient({**client_security(self.authority), "bootstrap.servers": self.address(n), "log_level": 0})
+            for n in self._ports
+        ]
         try:
             found = [client.list_topics(timeout=2) for client in clients]
         except KafkaException:
@@ -426,7 +452,7 @@ class KafkaCluster(Servers):
 
     def create_topic(self, name: str, assignment: list[list[int]], timeout_s: float = 60.0) -> None:
         """Create a topic and wait until all partitions have leaders and full ISRs.  Raises CannotMeasure."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient({**client_security(self.authority), "bootstrap.servers": self.bootstrap, "log_level": 0})
         topic = NewTopic(name, len(assignment), replica_assignment=assignment)
         admin.create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s)[name].result(timeout_s)
 
@@ -438,12 +464,21 @@ class KafkaCluster(Servers):
         wait_until(f"full ISR in each partition of {name}", complete, timeout_s, poll_s=0.1)
 
 
+def client_security(authority: str) -> dict[str, str]:
+    """Return librdkafka's settings for TLS with this authority; none without an authority."""
+    return {"security.protocol": "SSL", "ssl.ca.location": authority} if authority else {}
+
+
 @contextmanager
 def running_kafka(
-    side: Side, directory: Path, brokers: int = 3, settings: Mapping[str, object] | None = None
+    side: Side,
+    directory: Path,
+    brokers: int = 3,
+    settings: Mapping[str, object] | None = None,
+    tls: bool = False,
 ) -> Iterator[KafkaCluster]:
     """Start zabka's ensemble, and zabka's or Apache's brokers on it. Yield the brokers when they accept requests."""
     with ExitStack() as stack:
         ensemble = stack.enter_context(Ensemble("ours", directory / "ensemble"))
         hosts = ",".join(ensemble.hosts)
-        yield stack.enter_context(KafkaCluster(side, directory / "brokers", hosts, brokers, settings or {}))
+        yield stack.enter_context(KafkaCluster(side, directory / "brokers", hosts, brokers, settings or {}, tls))
