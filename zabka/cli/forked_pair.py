@@ -183,7 +183,15 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
     settings_at = {} if started_with else asked.settings_at
     if settings_at and not any(name.startswith("broker-") for name in run.nodes):
         raise BadChange(f"--set changes the configuration of brokers, and {asked.scenario} has none")
-    return Change(at_us, asked.without, asked.kill, asked.pause, asked.lasts_ms, settings_at, started_with)
+    return Change(
+        at_us,
+        left_out=asked.without,
+        killed=asked.kill,
+        paused=asked.pause,
+        lasts_ms=asked.lasts_ms,
+        settings=settings_at,
+        started_with=started_with,
+    )
 
 
 def _faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:
