@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from zabka.ensemble.server.config import store_limits
 from zabka.ensemble.server.config.config_values import ConfigError
-from zabka.ensemble.server.config.store_limits import TooManyIterations, check_iterations, read_store
+from zabka.ensemble.server.config.store_limits import TooManyIterations, check_iterations, check_pem, read_store
 from zabka.ensemble.server.config.tls import TlsSettings, TlsStore, offered_versions, unchosen_suites
 from zabka.ensemble.server.config.tls_stores import BadStore, Store, kind_of, load_key, load_trust
 
@@ -247,6 +247,11 @@ def test_iterations_are_found_anywhere_in_a_store(is_open: bool) -> None:
     check_iterations(element(0x30, inner, element(4, b"other bytes"), is_open=is_open) + b"more")
     with pytest.raises(TooManyIterations, match="needs 1048576 iterations"):
         check_iterations(element(0x30, SALT, element(2, b"\1\0\0"), element(2, b"\x08"), element(2, b"\x02")))
+
+
+def test_header_in_an_encrypted_key_is_malformed() -> None:
+    with pytest.raises(ValueError, match="base64"):
+        check_pem(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAAAMAAA: x\n\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n")
 
 
 @given(st.binary(max_size=200), st.booleans())
