@@ -30,6 +30,7 @@ from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.ensemble_security import ensemble_context
 from zabka.broker_sim.environment import BrokerEnvironment
+from zabka.broker_sim.event_limit import TEXT_MAX
 from zabka.broker_sim.failed_authentications import FailedAuthentication, FailedAuthentications
 from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
 from zabka.broker_sim.listener_stores import OpenStores
@@ -506,11 +507,11 @@ class BrokerProcess:
         self._emit(PeerProtocolBroken(remote, reason, count))
 
     def _authentication_failed(self, to: Endpoint, reason: str) -> None:
-        self._unauthenticated.drop(f"{to.broker_id} ({to.host}:{to.port})", reason)
+        # The reason is the other side's text, of any length. As a field of the log it is quoted.
+        self._unauthenticated.drop(f"{to.broker_id} ({to.host}:{to.port})", reason[:TEXT_MAX])
 
     def _log_unauthenticated(self, remote: str, reason: str, count: int) -> None:
-        problem = f"Connection to node {remote} failed authentication due to: {reason}"
-        self._log.error(CONNECTIONS, problem, count=count)
+        self._log.error(CONNECTIONS, f"Connection to node {remote} failed authentication", reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, f"authentication failed: {reason}", count))
 
     def _client_failed(self, failed: FailedAuthentication) -> None:

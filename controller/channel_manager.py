@@ -1,6 +1,7 @@
 """Channels to brokers: each is a queue of control requests, with one request in flight.
 
-A request is sent again until it gets a response or the broker is removed. Source:
+A request is sent again until it gets a response or the broker is removed. A broker without the listener for control
+requests counts as unreachable: its other listeners can have another security protocol. Source:
 kafka.controller.ControllerChannelManager and RequestSendThread.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -55,8 +57,9 @@ class ControllerChannelManager:
         """Create a request queue for a broker that has registered."""
         if info.broker_id not in self._brokers:
             endpoint = self._control_endpoint(info)
-            queue = _BrokerQueue(self._channel, self._runtime, self._config, endpoint, self._refused)
-            self._brokers[info.broker_id] = queue
+            self._brokers[info.broker_id] = _BrokerQueue(
+                self._channel, self._runtime, self._config, info.broker_id, endpoint, self._refused
+            )
 
     def remove_broker(self, broker_id: int) -> None:
         """Drop the request queue and the connection of a broker that failed or restarted as another process."""
@@ -72,14 +75,17 @@ class ControllerChannelManager:
         if queue is not None:
             queue.endpoint = self._control_endpoint(info)
 
-    def endpoint(self, info: BrokerInfo) -> Endpoint:
-        """Return the address of that broker for other brokers."""
+    def endpoint(self, info: BrokerInfo) -> Endpoint | None:
+        """Return the address of that broker for other brokers, or None if it lacks their listener."""
         return _endpoint(info, self._config.inter_broker_listener_name)
 
-    def _control_endpoint(self, info: BrokerInfo) -> Endpoint:
-        """Return the address for control requests to that broker."""
+    def _control_endpoint(self, info: BrokerInfo) -> Endpoint | None:
+        """Return the address for control requests to that broker, or None if it lacks their listener."""
         name = self._config.control_plane_listener_name
-        return _endpoint(info, name)._replace(listener=name) if name else self.endpoint(info)
+        if not name:
+            return self.endpoint(info)
+        found = _endpoint(info, name)
+        return None if found is None else found._replace(listener=name)
 
     def send(self, broker_id: int, request: KafkaMessage, on_response: OnResponse | None = None) -> None:
         """Queue a request. Do nothing for an unknown broker. Raises QueueFull."""
@@ -116,23 +122,27 @@ class ControllerChannelManager:
         return len(queue) if queue is not None else 0
 
 
-def _endpoint(info: BrokerInfo, listener: str) -> Endpoint:
-    found = next((each for each in info.endpoints if each.listener == listener), info.endpoints[0])
-    return Endpoint(info.broker_id, found.host, found.port)
+def _endpoint(info: BrokerInfo, listener: str) -> Endpoint | None:
+    found = next((each for each in info.endpoints if each.listener == listener or not listener), None)
+    return None if found is None else Endpoint(info.broker_id, found.host, found.port)
 
 
 class _BrokerQueue:
-    __slots__ = ("_channel", "_config", "_marks", "_queue", "_refused", "_runtime", "_task", "_wake", "endpoint")
+    __slots__ = (
+        "_broker_id", "_channel", "_config", "_marks", "_queue", "_refused", "_runtime", "_task", "_wake", "endpoint",
+    )  # fmt: skip
 
     def __init__(
         self,
         channel: BrokerChannel,
         runtime: Runtime,
         config: ControllerConfig,
-        endpoint: Endpoint,
+        broker_id: int,
+        endpoint: Endpoint | None,
         refused: Callable[[], None],
     ) -> None:
         self.endpoint = endpoint
+        self._broker_id = broker_id
         self._refused = refused
         self._channel = channel
         self._runtime = runtime
@@ -141,14 +151,14 @@ class _BrokerQueue:
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         """Callbacks, each with the number of responses that must arrive before it is called."""
         self._wake: Future[Any] | None = None
-        self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
+        self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{broker_id}")
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def put(self, request: KafkaMessage, on_response: OnResponse | None) -> None:
         if len(self._queue) >= REQUESTS_QUEUED_MAX:
-            raise QueueFull(f"{len(self._queue)} requests wait for broker {self.endpoint.broker_id}")
+            raise QueueFull(f"{len(self._queue)} requests wait for broker {self._broker_id}")
         self._queue.append((request, on_response))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -188,7 +198,7 @@ class _BrokerQueue:
 
     async def _deliver(self, request: KafkaMessage) -> KafkaMessage:
         while True:
-            try:
-                return await self._channel.call(self.endpoint, request, self._config.controller_socket_timeout_ms)
-            except ChannelBroken:
-                await self._runtime.sleep(self._config.request_retry_backoff_ms)
+            if self.endpoint is not None:
+                with suppress(ChannelBroken):
+                    return await self._channel.call(self.endpoint, request, self._config.controller_socket_timeout_ms)
+            await self._runtime.sleep(self._config.request_retry_backoff_ms)

@@ -32,9 +32,7 @@ class ControllerConfig:
     zookeeper_max_in_flight_requests: int = 10
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener_name: str = ""
-    """The listener for connections between brokers. If a broker lacks it, or if it is "", the broker's first listener
-    is used.
-    """
+    """The listener for connections between brokers, or "" for the first one of each broker."""
     control_plane_listener_name: str = ""
     """The listener that receives control requests, or "" if it is the one for connections between brokers."""
 

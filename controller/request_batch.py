@@ -6,7 +6,7 @@ then StopReplica. Requests are sent only to brokers that are live or shutting do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -202,7 +202,7 @@ class RequestBatch:
                     )
                     for topic, rows in _by_topic(states)
                 ),
-                live_leaders=tuple(self._live_leader(b) for b in sorted(leaders) if self._context.broker(b)),
+                live_leaders=tuple(self._live_leaders(leaders)),
             )
             self._channels.send(broker_id, request, partial(self._on_leader_and_isr, broker_id))
         self._leader_and_isr.clear()
@@ -239,11 +239,15 @@ class RequestBatch:
             offline_replicas=tuple([b for b in replicas if not context.is_replica_online(b, partition)]),
         )
 
-    def _live_leader(self, broker_id: int) -> leader_and_isr.LeaderAndIsrLiveLeader:
-        endpoint = self._channels.endpoint(_known(self._context.broker(broker_id)))
-        return leader_and_isr.LeaderAndIsrLiveLeader(
-            broker_id=BrokerId(broker_id), host_name=endpoint.host, port=i32(endpoint.port)
-        )
+    def _live_leaders(self, leaders: Iterable[int]) -> Iterator[leader_and_isr.LeaderAndIsrLiveLeader]:
+        """Yield the leaders that other brokers can reach, with their addresses."""
+        for broker_id in sorted(leaders):
+            info = self._context.broker(broker_id)
+            endpoint = None if info is None else self._channels.endpoint(info)
+            if endpoint is not None:
+                yield leader_and_isr.LeaderAndIsrLiveLeader(
+                    broker_id=BrokerId(broker_id), host_name=endpoint.host, port=i32(endpoint.port)
+                )
 
     def _send_update_metadata(self) -> None:
         known = self._context.leadership

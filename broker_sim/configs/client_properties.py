@@ -36,6 +36,12 @@ _WITHOUT_EFFECT = (
     "ssl.trustmanager.algorithm",
 )  # fmt: skip
 """Security settings that only other mechanisms and Java's TLS use, or their prefixes."""
+_STORES = tuple(
+    name
+    for name in _KEYS
+    if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")) and not name.endswith(".type")
+)
+"""Keys whose values are stores, or belong to them."""
 
 
 class ClientProperties(NamedTuple):
@@ -73,6 +79,7 @@ def _client_properties(properties: Mapping[str, str]) -> ClientProperties:
             raise ConfigError(f"{name} is not supported by zabka's clients")
     protocol = str(values["security.protocol"])
     is_encrypted = protocol in (SSL, SASL_SSL)
+    _check_protocol(values, protocol, is_encrypted=is_encrypted)
     own, trusted = client_stores(values) if is_encrypted else (None, None)
     return ClientProperties(
         bootstrap=str(values["bootstrap.servers"]),
@@ -85,3 +92,15 @@ def _client_properties(properties: Mapping[str, str]) -> ClientProperties:
         versions=tuple(split_list(str(values["ssl.enabled.protocols"]))),
         cipher_suites=tuple(split_list(str(values["ssl.cipher.suites"]))),
     )
+
+
+def _check_protocol(values: Mapping[str, Value], protocol: str, *, is_encrypted: bool) -> None:
+    """Raise ConfigError for stores without TLS and for a login without SASL."""
+    unused = [name for name in _STORES if values[name] and not is_encrypted]
+    if values["sasl.jaas.config"] and not protocol.startswith("SASL_"):
+        unused.append("sasl.jaas.config")
+    if unused:
+        raise ConfigError(
+            f"{', '.join(unused)} has no effect with security.protocol={protocol}: set security.protocol to one of "
+            f"{', '.join(PROTOCOLS)}, or remove the settings that it does not use"
+        )

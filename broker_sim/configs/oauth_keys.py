@@ -29,6 +29,7 @@ SIGNED_HANDLERS = (
     f"{_OAUTH}.secured.OAuthBearerValidatorCallbackHandler",
 )
 CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+_URL = "sasl.oauthbearer.jwks.endpoint.url"
 OAUTH_KEYS = (
     ConfigKey("sasl.oauthbearer.clock.skew.seconds", ConfigType.INT, 30, at_least(0)),
     ConfigKey("sasl.oauthbearer.expected.audience", ConfigType.LIST, ""),
@@ -36,7 +37,7 @@ OAUTH_KEYS = (
     ConfigKey("sasl.oauthbearer.jwks.endpoint.refresh.ms", ConfigType.LONG, 3_600_000, at_least(1)),
     ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", ConfigType.LONG, 10_000, at_least(0)),
     ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", ConfigType.LONG, 100, at_least(0)),
-    ConfigKey("sasl.oauthbearer.jwks.endpoint.url", ConfigType.STRING, ""),
+    ConfigKey(_URL, ConfigType.STRING, ""),
     ConfigKey("sasl.oauthbearer.scope.claim.name", ConfigType.STRING, "scope"),
     ConfigKey("sasl.oauthbearer.sub.claim.name", ConfigType.STRING, "sub"),
 )
@@ -105,6 +106,12 @@ def read_token_keys(
             )
     if is_signed:
         return _signed(values, listener, options)
+    if str(_value(values, listener, _URL)).strip():
+        raise ConfigError(
+            f"{_URL} is set, but the listener accepts unsigned tokens, which any client can make. Set "
+            f"{listener_key(listener, f'oauthbearer.{CALLBACK_HANDLER}')}={SIGNED_HANDLERS[0]}, or leave "
+            f"{listener_key(listener, f'oauthbearer.{_URL}')} empty"
+        )
     return UnsecuredTokenKeys(
         options.get(_UNSECURED_OPTIONS[0], "").strip() or "sub",
         options.get(_UNSECURED_OPTIONS[1], "").strip() or "scope",
@@ -142,10 +149,14 @@ def _clock_skew_ms(text: str) -> int:
         raise ConfigError(f"login module of {OAUTHBEARER}: {wrong}") from None
 
 
+def _value(values: Mapping[str, Value], listener: str, key: str) -> Value:
+    own = listener_key(listener, key)
+    return values.get(listener_key(listener, f"oauthbearer.{key}"), values.get(own, values.get(key, "")))
+
+
 def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, str]) -> SignedTokenKeys:
     def value(key: str) -> Value:
-        own = listener_key(listener, key)
-        return values.get(listener_key(listener, f"oauthbearer.{key}"), values.get(own, values[key]))
+        return _value(values, listener, key)
 
     def number(key: str) -> int:
         found = value(key)
@@ -166,7 +177,7 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
             f"sasl.oauthbearer.jwks.endpoint.retry.backoff.ms={backoff_ms}"
         )
     return SignedTokenKeys(
-        url=_checked_url(str(value("sasl.oauthbearer.jwks.endpoint.url")).strip(), listener),
+        url=_checked_url(str(value(_URL)).strip(), listener),
         audiences=frozenset(split_list(str(value("sasl.oauthbearer.expected.audience")))),
         issuer=str(value("sasl.oauthbearer.expected.issuer")).strip(),
         clock_skew_s=number("sasl.oauthbearer.clock.skew.seconds"),
@@ -180,9 +191,8 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
 
 
 def _checked_url(url: str, listener: str) -> str:
-    key = "sasl.oauthbearer.jwks.endpoint.url"
     if not url:
-        raise ConfigError(f"signed tokens need the issuer's keys: set {listener_key(listener, f'oauthbearer.{key}')}")
+        raise ConfigError(f"signed tokens need the issuer's keys: set {listener_key(listener, f'oauthbearer.{_URL}')}")
     try:
         parts = urlsplit(url)
         is_usable = bool(parts.hostname) and parts.port != 0 if parts.scheme in ("http", "https") else bool(parts.path)
@@ -190,9 +200,9 @@ def _checked_url(url: str, listener: str) -> str:
         is_usable = False
         parts = urlsplit("")
     if not is_usable or parts.scheme not in ("http", "https", "file"):
-        raise ConfigError(f"{key}={url} is not a URL of http, https or file")
+        raise ConfigError(f"{_URL}={url} is not a URL of http, https or file")
     if parts.username is not None:
-        raise ConfigError(f"{key} contains a user name or a password, which are not sent")
+        raise ConfigError(f"{_URL} contains a user name or a password, which are not sent")
     return url
 
 

@@ -104,7 +104,19 @@ def read_sasl(
                 found[listener.name] = _read(values, originals, listener.name)
             except ConfigError as wrong:
                 raise ConfigError(f"listener {listener.name}: {wrong}") from None
+    _check_handlers(originals, found)
     return found
+
+
+def _check_handlers(originals: Mapping[str, str], sasl: Mapping[str, SaslKeys]) -> None:
+    """Raise ConfigError for a callback handler of no listener, as another handler would verify the tokens there."""
+    used = [
+        listener_key(name, f"oauthbearer.{CALLBACK_HANDLER}") for name, keys in sasl.items() if keys.tokens is not None
+    ]
+    for name, text in originals.items():
+        if name.endswith(f".{CALLBACK_HANDLER}") and text.strip() and name not in used:
+            expected = f"Set {', '.join(used)}" if used else "No listener has this mechanism"
+            raise ConfigError(f"{name} applies to no listener with SASL {OAUTHBEARER}. {expected}")
 
 
 def sasl_warnings(

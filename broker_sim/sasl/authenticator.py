@@ -64,12 +64,16 @@ class SaslPorts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of a message: the response, or the bare token of the response, and why the authentication failed."""
+    """Result of a message: the response, or the bare token of the response, and why the authentication failed.
+
+    After a `rejection` of the client's token, the exchange can continue with another one.
+    """
 
     response: KafkaMessage | None = None
     token: bytes | None = None
     failure: str = ""
     cause: Cause = "unexpected_request"
+    rejection: str = ""
 
 
 class SaslAuthenticator:
@@ -147,9 +151,12 @@ class SaslAuthenticator:
             return f"a request with the unknown API key {api_key} before SASL authentication"
         stage = "authentication" if self._state is _State.EXCHANGE else "handshake"
         hint = ". Does the client use SASL?" if self._state is not _State.EXCHANGE else ""
-        if self._server is not None and self._server.rejection:
-            hint = f", after its token was rejected: {self._server.rejection}"
+        if self._rejection():
+            hint = f", after its token was rejected: {self._rejection()}"
         return f"Unexpected Kafka request of type {api_name(api_key)} during SASL {stage}{hint}"
+
+    def _rejection(self) -> str:
+        return "" if self._server is None else self._server.rejection
 
     # ---- messages ---------------------------------------------------------------------------------------------
 
@@ -173,12 +180,14 @@ class SaslAuthenticator:
         lifetime = {}
         if version_of(request) >= 1:
             lifetime["session_lifetime"] = self._session_ms if self.is_complete else 0
-        return Outcome(respond(request, error_message=None, auth_bytes=response, **lifetime))
+        answer = respond(request, error_message=None, auth_bytes=response, **lifetime)
+        return Outcome(answer, rejection=self._rejection())
 
     def token(self, token: bytes) -> Outcome:
         """Process a bare token, which a client sends after SaslHandshake v0."""
         try:
-            return Outcome(token=self._respond(token))
+            response = self._respond(token)
+            return Outcome(token=response, rejection=self._rejection())
         except SaslError as failed:
             return Outcome(failure=_logged(failed), cause=cause_of(failed))
 

@@ -84,7 +84,12 @@ class KeyEndpoint(Generic[K]):
         try:
             self._known = await self._loaded()
         except KeysUnavailable as failed:
-            self._log_problem(f"{failed}. The {len(self._known)} known keys stay in use")
+            self._log_kept(str(failed))
+        except Exception as failed:  # An unexpected response of the issuer must not end the broker.
+            self._log_kept(f"the keys that verify tokens cannot be read from {self._keys.url}: {failed!r}")
+
+    def _log_kept(self, problem: str) -> None:
+        self._log_problem(f"{problem}. The {len(self._known)} known keys stay in use")
 
     async def _loaded(self) -> Sequence[K]:
         """Fetch the keys, with Kafka's Retry: pauses that double, until the maximum time has passed."""

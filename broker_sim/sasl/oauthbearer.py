@@ -6,7 +6,8 @@
 | any | first message with another token | a JSON object with the error, as a successful response |
 | rejected token | ^A | failure with that JSON object as its message |
 
-A client can send another token after a rejected one, as in Kafka. The extensions of KIP-342 are checked, and not used.
+A client can send another token after a rejected one, as in Kafka; after three, the connection is closed. The extensions
+of KIP-342 are checked, and not used.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from zabka.kafka.wire.primitives import WireError
 
 REASON_MAX = 260
 """Maximum length of the reported reason of a failed authentication, which can contain a name that a client chose."""
+REJECTED_TOKENS_MAX = 3
+"""Number of rejected tokens after which a connection is closed."""
 _HANDSHAKE, _VERSIONS = (int(key).to_bytes(2) for key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS))
 
 
@@ -42,6 +44,9 @@ class SaslConnection(Connection):
         super().__init__(port)
         self._authentication = authentication
         self._authenticator = SaslAuthenticator(authentication.keys, authentication.ports)
+        self._rejected_tokens = 0
+        self._rejection = ""
+        """The reported reason of the last rejected token."""
         self._frame_reader = self._reader = FrameReader(authentication.keys.receive_bytes_max)
 
     async def _carry_out(self, frame: bytes) -> bool:
@@ -81,7 +86,13 @@ class SaslConnection(Connection):
             parts = [FRAME_SIZE.pack(len(outcome.token)) + outcome.token]
         if outcome.failure:
             return await self._refuse(outcome.failure, outcome.cause, parts)
+        if outcome.rejection:
+            self._report(outcome.rejection, "wrong_credentials")
+            self._rejected_tokens, self._rejection = self._rejected_tokens + 1, outcome.rejection
+            if self._rejected_tokens >= REJECTED_TOKENS_MAX:
+                return await self._refuse(outcome.rejection, "wrong_credentials", parts)
         if self._authenticator.is_complete:
+            self._rejected_tokens, self._rejection = 0, ""
             self.principal = self._authenticator.principal
             self._frame_reader.bytes_max = self._port.frame_bytes_max
         self._replies += parts
@@ -89,8 +100,12 @@ class SaslConnection(Connection):
         return True
 
     async def _refuse(self, reason: str, cause: Cause, parts: list[bytes] | None = None) -> bool:
-        """Report a failed authentication. As in Kafka, send the response and close the connection after a delay."""
-        self._report(reason, cause)
+        """Report a failed authentication. As in Kafka, send the response and close the connection after a delay.
+
+        A client confirms the rejection of its token, which is reported already.
+        """
+        if reason != self._rejection:
+            self._report(reason, cause)
         await self._hang(self._authentication.failure_delay_ms)
         self._replies += parts or []
         self.close()

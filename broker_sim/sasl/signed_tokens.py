@@ -65,7 +65,10 @@ def parse_key_set(text: bytes) -> list[VerificationKey]:
 
 
 def _parsed(member: object) -> VerificationKey | None:
-    """Return a key, or None if it cannot be used, as other keys of the set can be."""
+    """Return a key, or None if it cannot be used, as other keys of the set can be.
+
+    Only the public part of a private key is used.
+    """
     if not isinstance(member, dict) or member.get("use", "sig") != "sig":
         return None
     kind = str(member.get("kty"))
@@ -76,7 +79,8 @@ def _parsed(member: object) -> VerificationKey | None:
         return None
     try:
         key = jwt.PyJWK(member, algorithm=algorithms[0]).key
-    except (jwt.PyJWTError, ValueError, TypeError):
+        key = key.public_key() if hasattr(key, "public_key") else key
+    except Exception:  # PyJWK raises several types of errors for a malformed key, such as KeyError.
         return None
     if kind == "RSA" and key.key_size < _RSA_BITS_MIN:
         return None

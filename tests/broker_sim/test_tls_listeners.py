@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
     serialize_key_and_certificates,
 )
 from cryptography.x509 import load_pem_x509_certificate, load_pem_x509_certificates
+from structlog.testing import capture_logs
 
 from tests.broker_sim.test_port_connection import FRAME_BYTES_MAX, Served, run, serving, until
 from tests.ensemble.server.dated_certificates import Chains
@@ -42,6 +43,7 @@ from zabka.ensemble.runtime.client_links import ClientLinks
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.ensemble.runtime.links import FaultTable
 from zabka.journal.events import AuthenticationFailed, Event, PeerProtocolBroken
+from zabka.kafka.ports import Endpoint
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -624,6 +626,22 @@ def test_process_serves_both_protocols_and_journals_bad_clients(authority: Autho
         for port in process._ports:
             await port.close()
         await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_reason_of_a_failed_login_is_a_short_field(tmp_path: Path) -> None:
+    async def test() -> None:
+        events: list[Event] = []
+        process = process_with(tmp_path, events, keystore_location="/no/such.pem")
+        with capture_logs() as logs:
+            process._authentication_failed(Endpoint(2, "b", 9092), "wrong\n[error] forged" + "x" * 1_000)
+        (line,) = logs
+        assert line["event"] == "Connection to node 2 (b:9092) failed authentication"
+        assert line["reason"].startswith("wrong\n[error] forged") and len(line["reason"]) == 260
+        (broken,) = events
+        assert isinstance(broken, PeerProtocolBroken)
+        assert broken.reason == f"authentication failed: {line['reason']}"
 
     run(test)
 

@@ -110,7 +110,7 @@ def test_brokers_replicate_over_sasl_ssl_and_survive_faults(tmp_path: Path) -> N
         right = config.read_text()
         config.write_text(right.replace(LOGIN, LOGIN.replace("secret", "wrong")))
         killed.start()
-        reason = "failed authentication due to: Authentication failed: Invalid username or password"
+        reason = "reason='Authentication failed: Invalid username or password'"
         cluster.until(lambda: reason in killed.output())
         assert clients.send(TOPIC, "c") == [] and clients.isr(TOPIC) == {1, 2, 3} - {killed.broker_id}
         killed.kill()

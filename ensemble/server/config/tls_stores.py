@@ -18,6 +18,7 @@ import msgspec
 from zabka.ensemble.auth.names import subject_of
 from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.runtime.extras import is_installed, sentence
+from zabka.ensemble.server.config.store_limits import TooManyIterations, check_iterations, check_pem, read_store
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -83,6 +84,8 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
     if not is_installed("tls"):
         raise BadStore(sentence("tls", "what reads stores and certificates is"))
     try:
+        if store.kind == "PEM":
+            check_pem(_content(store))
         if store.content:
             _load_pem_key(context, store)
         elif store.kind == "PEM":
@@ -101,6 +104,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
             context.load_verify_locations(cadata=store.content.decode("ascii"))
             return
         if store.kind == "PEM":
+            read_store(store.path)
             context.load_verify_locations(store.path)
             return
         from cryptography.hazmat.primitives.serialization import Encoding
@@ -121,7 +125,7 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 
     if store.kind == "PKCS12":
         return [entry.certificate for entry in _pkcs12(store).additional_certs]
-    blocks = _PEM_CERTIFICATE.findall(store.content or store.path.read_bytes())
+    blocks = _PEM_CERTIFICATE.findall(_content(store))
     return load_pem_x509_certificates(b"\n".join(blocks))
 
 
@@ -140,7 +144,7 @@ def certificate_facts(store: Store) -> tuple[str, list[tuple[int, str]], int, in
             raise ValueError("it holds no certificate")
         certificate = entry.certificate
     else:
-        found = _PEM_CERTIFICATE.search(store.content or store.path.read_bytes())
+        found = _PEM_CERTIFICATE.search(_content(store))
         if found is None:
             raise ValueError("it holds no certificate")
         certificate = load_pem_x509_certificate(found.group())
@@ -179,6 +183,10 @@ def load_revoked(context: ssl.SSLContext, path: Path) -> None:
     except (OSError, ValueError) as bad:
         raise BadStore(_why(bad, "PEM")) from None
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+
+
+def _content(store: Store) -> bytes:
+    return store.content or read_store(store.path)
 
 
 def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
@@ -221,8 +229,10 @@ def _pkcs12(store: Store) -> PKCS12KeyAndCertificates:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+    content = read_store(store.path)
+    check_iterations(content)
     try:
-        return load_pkcs12(store.path.read_bytes(), store.password.encode() or None)
+        return load_pkcs12(content, store.password.encode() or None)
     except UnsupportedAlgorithm as bad:
         raise ValueError(str(bad)) from None
 
@@ -232,4 +242,6 @@ def _why(bad: Exception, kind: StoreType) -> str:
         return f"no {kind} with what is needed, or a wrong password ({bad.reason or 'unreadable'})"
     if isinstance(bad, OSError):
         return bad.strerror or str(bad)
+    if isinstance(bad, TooManyIterations):
+        return str(bad)
     return f"no {kind} with what is needed, or a wrong password ({str(bad).partition(chr(10))[0]})"

@@ -40,13 +40,17 @@ def test_client_settings_have_a_user_and_a_trust_store() -> None:
 
 def test_client_settings_without_security_are_plain_text(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
-    path.write_text("acks=all\nssl.truststore.location=/missing.pem\nsasl.mechanism=GSSAPI\nssl.protocol=TLSv1.3\n")
+    path.write_text("acks=all\nssl.truststore.location=\nsasl.mechanism=GSSAPI\nssl.protocol=TLSv1.3\n")
     assert read_client_config(path) == ClientConfig(PLAIN_TEXT)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        ("security.protocol=", "Invalid value  for configuration security.protocol"),
+        ("security.protocol=PLAINTEXT", "ssl.truststore.location, sasl.jaas.config has no effect with .*=PLAINTEXT"),
+        ("security.protocol=SSL", "^sasl.jaas.config has no effect with security.protocol=SSL"),
+        ("security.protocol=SASL_PLAINTEXT", "^ssl.truststore.location has no effect with .*=SASL_PLAINTEXT"),
         ("security.protocol=TLS", "Invalid value TLS for configuration security.protocol"),
         ("sasl.mechanism=GSSAPI", "sasl.mechanism=GSSAPI is not supported"),
         ("sasl.mechanism=PLAIN", "the login module of PLAIN is"),
@@ -72,7 +76,7 @@ def test_client_settings_error_names_the_file(tmp_path: Path) -> None:
 
 def test_client_login_without_tls_has_no_context(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
-    path.write_text(SECURED + "security.protocol=SASL_PLAINTEXT\n")
+    path.write_text(SECURED + "security.protocol=SASL_PLAINTEXT\nssl.truststore.location=\n")
     security, to = read_client_config(path).security, Endpoint(1, "b", 1)
     assert security.context(to) is None and security.login(to) is not None
 

@@ -97,6 +97,11 @@ def test_certificate_names_are_checked_unless_disabled() -> None:
             "name. Currently they both have the value PLAINTEXT",
         ),
         (
+            SASL | dict.fromkeys(("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"), "OAUTHBEARER"),
+            "listener SASL_PLAINTEXT: brokers cannot connect to each other with OAUTHBEARER: set "
+            "sasl.mechanism.inter.broker.protocol to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        (
             {**SASL, "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
             "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used for "
             "inter-broker communication",

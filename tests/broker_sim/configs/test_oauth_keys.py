@@ -95,6 +95,14 @@ def test_trust_store_is_an_option_of_the_login_module() -> None:
     [
         ({CALLBACK: "a.B"}, f"Invalid value a.B for configuration {CALLBACK}: no classes are loaded. Set "),
         ({"sasl.server.callback.handler.class": SIGNED_HANDLERS[0]}, "only OAUTHBEARER has handlers to select"),
+        ({CALLBACK.replace("clients", "CLIENTS"): UNSECURED_HANDLER}, f"with SASL OAUTHBEARER. Set {CALLBACK}"),
+        ({CALLBACK.replace("clients", "client"): SIGNED_HANDLERS[0]}, f"with SASL OAUTHBEARER. Set {CALLBACK}"),
+        (
+            {"sasl.enabled.mechanisms": "SCRAM-SHA-256", CALLBACK: SIGNED_HANDLERS[0]},
+            f"{CALLBACK} applies to no listener with SASL OAUTHBEARER. No listener has this mechanism",
+        ),
+        *(({name: "https://id/keys"}, f"listener CLIENTS: {URL} is set, but the listener accepts unsigned tokens")
+          for name in (URL, f"{OWN}{URL}", f"{OWN}oauthbearer.{URL}")),
         ({CALLBACK: SIGNED_HANDLERS[0]}, f"signed tokens need the issuer's keys: set {OWN}oauthbearer.{URL}"),
         ({**SIGNED, URL: "ftp://id/keys"}, f"{URL}=ftp://id/keys is not a URL of http, https or file"),
         ({**SIGNED, URL: "https:///keys"}, "is not a URL of http, https or file"),
@@ -120,8 +128,9 @@ def test_unusable_oauth_key_is_rejected(keys: dict[str, str], expected: str) -> 
 
 
 def test_key_of_signed_tokens_without_effect_logs_a_warning() -> None:
-    for name in (URL, f"{OWN}{URL}", f"{OWN}oauthbearer.{URL}"):
-        _, warning = configured(ENABLED, {name: "https://id/keys"}).warnings
+    issuer = "sasl.oauthbearer.expected.issuer"
+    for name in (issuer, f"{OWN}{issuer}", f"{OWN}oauthbearer.{issuer}"):
+        _, warning = configured(ENABLED, {name: "https://id"}).warnings
         assert warning.startswith(
             f"{name} has no effect here: no listener that it applies to verifies signed tokens. Set"
         )

@@ -28,7 +28,7 @@ KEYS = SignedTokenKeys("http://id/keys", frozenset(), "", 30, "scope", "sub", 3_
 class Issuer:
     """An issuer with a clock. `results` are those of the next fetches; the last one repeats."""
 
-    def __init__(self, *results: str | None, keys: SignedTokenKeys = KEYS) -> None:
+    def __init__(self, *results: str | Exception | None, keys: SignedTokenKeys = KEYS) -> None:
         self.scheduler = Scheduler()
         self.runtime = SimRuntime(self.scheduler, Random(0))
         self.results = list(results)
@@ -42,6 +42,8 @@ class Issuer:
         result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
         if result is None:
             raise KeysUnavailable("refused")
+        if isinstance(result, Exception):
+            raise result
         return [result]
 
     def wait(self, ms: int) -> None:
@@ -65,6 +67,16 @@ def test_failed_fetch_is_tried_again_and_keeps_the_known_keys() -> None:
     assert issuer.fetched_ms == [0, 5_000, 5_100, 5_300, 5_700, 6_000]
     failure = "the keys that verify tokens cannot be read from http://id/keys: refused (tried 5 times)"
     assert issuer.log == [f"{failure}. The 1 known keys stay in use"]
+
+
+def test_unexpected_error_of_a_fetch_keeps_the_known_keys() -> None:
+    issuer = Issuer("one", KeyError("k"), "two", keys=KEYS._replace(refresh_ms=5_000))
+    issuer.wait(9_999)
+    assert issuer.endpoint.known() == ["one"]
+    failure = "the keys that verify tokens cannot be read from http://id/keys: KeyError('k')"
+    assert issuer.log == [f"{failure}. The 1 known keys stay in use"]
+    issuer.wait(1)
+    assert issuer.endpoint.known() == ["two"]
 
 
 def test_first_fetch_is_tried_again_before_the_start_fails() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from typing import Any
 
-from tests.broker_sim.sasl.token_cases import CASES, SIGNED, Case, encoded, first, key_set, signed
+import pytest
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from tests.broker_sim.sasl.token_cases import CASES, SIGNED, Case, encoded, first, key_set, private_keys, signed
 from zabka.broker_sim.configs.oauth_keys import (
     OAUTH_KEYS,
     SIGNED_HANDLERS,
@@ -15,6 +19,7 @@ from zabka.broker_sim.configs.oauth_keys import (
 from zabka.broker_sim.sasl.mechanism import AuthenticationRefused
 from zabka.broker_sim.sasl.oauthbearer import OAuthBearerServer
 from zabka.broker_sim.sasl.signed_tokens import BadKeySet, SignedTokens, parse_key_set
+from zabka.broker_sim.sasl.tokens import TokenRejected
 from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
 from zabka.ensemble.auth.digest_md5 import SaslError
 
@@ -80,9 +85,22 @@ def test_unknown_key_id_causes_a_fetch_and_a_known_one_does_not() -> None:
         (b"[]", 'it has no list "keys"'),
         (b'{"keys": {}}', 'it has no list "keys"'),
         (b'{"keys": [1, {"kty": "RSA", "n": 1}, {"kty": "EC"}]}', "none of its 3 keys can verify a signature"),
+        (b'{"keys": [{"kty": "oct"}, {"kty": "OKP", "crv": "Ed25519"}]}', "none of its 2 keys can verify a signature"),
     ],
 )
 def test_key_set_without_usable_keys_is_rejected(text: bytes, reason: str) -> None:
     with pytest.raises(BadKeySet) as bad:
         parse_key_set(text)
     assert str(bad.value) == reason
+
+
+@pytest.mark.parametrize(("name", "algorithm", "kind"), [("rsa", "RS256", RSAAlgorithm), ("ec", "ES256", ECAlgorithm)])
+def test_private_key_of_a_set_verifies_with_its_public_part(name: str, algorithm: str, kind: Any) -> None:
+    member = json.loads(kind.to_jwk(private_keys()[name]))
+    assert "d" in member
+    known = parse_key_set(json.dumps({"keys": [{"kty": "oct"}, {**member, "kid": name}]}).encode())
+    keys = SignedTokenKeys("file:/k", frozenset(), "", 30, "scope", "sub", 1, 1, 1, {})
+    verify = SignedTokens(keys, lambda: known, lambda key_id: None, lambda: NOW_S * 1_000).verify
+    assert verify(signed(NOW_S, name, algorithm)).principal == "alice"
+    with pytest.raises(TokenRejected, match="the signature is not valid"):
+        verify(signed(NOW_S, name, algorithm)[:-8] + "AAAAAAAA")

@@ -21,6 +21,7 @@ from zabka.broker_sim.failed_authentications import FailedAuthentication
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.broker_sim.sasl.tokens import Token, TokenRejected
 from zabka.ensemble.ports import Instant
 from zabka.kafka.scram import scram_messages
 from zabka.kafka.wire.frames import encode_request
@@ -29,6 +30,13 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 RECEIVE_BYTES_MAX = 2_000
 METADATA = request(ApiKey.METADATA, 5, topics=[])
+
+
+def verified(token: str) -> Token:
+    """Accept only the token "good"."""
+    if token != "good":
+        raise TokenRejected(f"token {token}")
+    return Token("alice", 10_000_000)
 
 
 class Secured:
@@ -47,8 +55,9 @@ def authentication(
     reauth_ms: int,
     credential_of: Callable[[str, str], ScramCredential | None] = lambda mechanism, user: None,
 ) -> Authentication:
-    keys = SaslKeys("CLIENTS", MECHANISMS, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(MECHANISMS, reauth_ms))
-    ports = SaslPorts(credential_of, lambda: "server", lambda: Instant(clock(), clock()))
+    names = (*MECHANISMS, "OAUTHBEARER")
+    keys = SaslKeys("CLIENTS", names, {"alice": "secret"}, RECEIVE_BYTES_MAX, dict.fromkeys(names, reauth_ms))
+    ports = SaslPorts(credential_of, lambda: "server", lambda: Instant(clock(), clock()), verified)
     return Authentication(keys, ports, delay_ms, failures.append)
 
 
@@ -154,6 +163,36 @@ def test_wrong_password_gets_its_response_after_the_delay() -> None:
         await serves_others(port)
 
     check(test, delay_ms=200)
+
+
+async def send_tokens(client: SaslClient, *tokens: str) -> list[Any]:
+    await client.handshake("OAUTHBEARER")
+    return [await client.authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode()) for token in tokens]
+
+
+def test_third_rejected_token_closes_the_connection() -> None:
+    async def test(port: Secured, client: SaslClient) -> None:
+        answers = await send_tokens(client, "a", "b", "b")
+        assert {answer.auth_bytes for answer in answers} == {b'{"status":"invalid_token"}'}
+        assert await client.at_end()
+        assert [failed.reason for failed in port.failures] == [f"invalid_token: token {name}" for name in "abb"]
+        assert {(failed.mechanism, failed.cause) for failed in port.failures} == {("OAUTHBEARER", "wrong_credentials")}
+
+    check(test)
+
+
+def test_rejected_token_is_reported_once_and_can_be_followed() -> None:
+    async def test(port: Secured, client: SaslClient) -> None:
+        *_, last = await send_tokens(client, "a", "b", "good")
+        assert last.auth_bytes == b"" and (await client.ask(METADATA)).cluster_id == "c"
+        other = await SaslClient.to(port.served.number)
+        await send_tokens(other, "c")
+        assert (await other.authenticate(b"\x01")).error_code == ErrorCode.sasl_authentication_failed
+        assert await other.at_end()
+        await other.close()
+        assert [failed.reason for failed in port.failures] == [f"invalid_token: token {name}" for name in "abc"]
+
+    check(test)
 
 
 def test_other_clients_are_served_during_the_delay() -> None:

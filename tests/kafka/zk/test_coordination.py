@@ -20,7 +20,7 @@ from zabka.ensemble.client.service import Create, Delete, SessionState, SetData
 from zabka.ensemble.errors import ErrorCode, NoNode, SessionExpired
 from zabka.journal.cause import START
 from zabka.journal.events import ControllerPropagated, ControllerReady, Event, WriteFenced
-from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.ports import BrokerChannel, Endpoint, KafkaMessage
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
@@ -170,6 +170,18 @@ def test_full_request_queue_raises_and_unknown_broker_is_skipped(world: World, m
     channels.shutdown()
 
 
+def _recording(world: World, runtime: SimRuntime, called: list[Endpoint]) -> BrokerChannel:
+    """Return a channel that stores the endpoint of each call."""
+    from tests.controller.controller_world import FakeChannel
+
+    class Channel(FakeChannel):
+        def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+            called.append(to)
+            return super().call(to, request, timeout_ms)
+
+    return Channel(world, runtime)
+
+
 def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     from tests.controller.controller_world import FakeChannel
@@ -178,20 +190,28 @@ def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, config, lambda: None)
     info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("IN", "i", 2)))
     assert channels.endpoint(info) == Endpoint(7, "i", 2)
-    assert channels.endpoint(info._replace(endpoints=info.endpoints[:1])) == Endpoint(7, "o", 1)
+    assert channels.endpoint(info._replace(endpoints=info.endpoints[:1])) is None
+
+
+def test_broker_without_the_listener_gets_requests_after_it_has_it(world: World) -> None:
+    runtime, called = SimRuntime(world.scheduler, Random(0)), list[Endpoint]()
+    config = ControllerConfig(inter_broker_listener_name="IN", control_plane_listener_name="CONTROL")
+    channels = ControllerChannelManager(_recording(world, runtime, called), runtime, config, lambda: None)
+    info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("CONTROL", "c", 2)))
+    channels.startup([info._replace(endpoints=info.endpoints[:1])])
+    channels.send(7, UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=()))
+    world.run(5_000)
+    assert called == [] and channels.queue_size(7) == 1
+    channels.update_endpoint(info)
+    world.run(200)
+    assert called == [Endpoint(7, "c", 2, "CONTROL")] and channels.queue_size(7) == 0
+    channels.shutdown()
 
 
 def test_control_requests_use_the_control_plane_listener_if_set(world: World) -> None:
     runtime, called = SimRuntime(world.scheduler, Random(0)), list[Endpoint]()
-    from tests.controller.controller_world import FakeChannel
-
-    class Channel(FakeChannel):
-        def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-            called.append(to)
-            return super().call(to, request, timeout_ms)
-
     config = ControllerConfig(inter_broker_listener_name="IN", control_plane_listener_name="CONTROL")
-    channels = ControllerChannelManager(Channel(world, runtime), runtime, config, lambda: None)
+    channels = ControllerChannelManager(_recording(world, runtime, called), runtime, config, lambda: None)
     info = BrokerInfo(7, (BrokerEndpoint("IN", "i", 1), BrokerEndpoint("CONTROL", "c", 2)))
     channels.startup([info])
     channels.send(7, UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=()))

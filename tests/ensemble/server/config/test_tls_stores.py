@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,14 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     pkcs12,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
+from zabka.ensemble.server.config import store_limits
 from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.store_limits import TooManyIterations, check_iterations, check_pem, read_store
 from zabka.ensemble.server.config.tls import TlsSettings, TlsStore, offered_versions, unchosen_suites
-from zabka.ensemble.server.config.tls_stores import kind_of
+from zabka.ensemble.server.config.tls_stores import BadStore, Store, kind_of, load_key, load_trust
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -197,3 +203,83 @@ def test_unavoidable_tls_1_3_suites_are_reported_once(issuer: Issuer) -> None:
         "ssl.ciphersuites: Python offers all of TLS 1.3's or none; TLS_AES_128_GCM_SHA256 cannot be left out"
     ]
     assert unchosen_suites(ALL_MODERN) is None and unchosen_suites(()) is None
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+
+def element(tag: int, *parts: bytes, is_open: bool = False) -> bytes:
+    content = b"".join(parts)
+    if is_open:
+        return bytes([tag, 0x80]) + content + bytes(2)
+    return bytes([tag, 0x82]) + len(content).to_bytes(2) + content
+
+
+SALT, MANY = element(4, b"salt"), element(2, (1_000_001).to_bytes(4))
+
+
+def test_encrypted_store_with_too_many_iterations_is_refused(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, pem = BestAvailableEncryption(b"sesame"), issuer.directory / "locked.pem"
+    key = issuer.own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock)
+    pem.write_bytes(key + issuer.own.public_bytes(Encoding.PEM))
+    stores = [
+        Store(pem, "PEM", "sesame"),
+        Store(Path(), "PEM", "sesame", pem.read_bytes()),
+        Store(issuer.key_store(), "PKCS12", "sesame"),
+    ]
+    for store in stores:
+        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), store)
+    monkeypatch.setattr(store_limits, "ITERATIONS_MAX", 2_047)
+    for store in stores:
+        with pytest.raises(BadStore, match=r"^decrypting it needs \d+ iterations, and at most 2047 are allowed$"):
+            load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), store)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_iterations_are_found_anywhere_in_a_store(is_open: bool) -> None:
+    few = element(2, (1_000_000).to_bytes(4))
+    inner = element(0x30, SALT, few)
+    for content in (element(0x30, SALT, MANY), element(0x30, element(0x24, SALT), MANY)):
+        joined = element(0x24, element(4, content[:7]), element(4, content[7:]), is_open=is_open)
+        for nested in (content, element(0xA0, element(4, content), is_open=is_open), element(0xA0, joined)):
+            with pytest.raises(TooManyIterations):
+                check_iterations(element(0x30, inner, nested, is_open=is_open))
+    check_iterations(element(0x30, inner, element(4, b"other bytes"), is_open=is_open) + b"more")
+    with pytest.raises(TooManyIterations, match="needs 1048576 iterations"):
+        check_iterations(element(0x30, SALT, element(2, b"\1\0\0"), element(2, b"\x08"), element(2, b"\x02")))
+
+
+def test_header_in_an_encrypted_key_is_malformed() -> None:
+    with pytest.raises(ValueError, match="base64"):
+        check_pem(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAAAMAAA: x\n\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n")
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_checked_or_malformed(content: bytes, is_sequence: bool) -> None:
+    with suppress(ValueError):
+        check_iterations(element(0x30, content) if is_sequence else content)
+
+
+def test_deeply_nested_store_is_malformed() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        check_iterations(b"\x30\x80" * 5_000)
+
+
+def test_only_regular_files_up_to_a_mebibyte_are_stores(issuer: Issuer, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.pem")
+    large = tmp_path / "large.pem"
+    large.write_bytes(issuer.pem_key_store().read_bytes().ljust(1 << 20, b"\n"))
+    read_store(large)
+    large.write_bytes(large.read_bytes() + b"\n")
+    reasons = {
+        tmp_path / "fifo.pem": "not a regular file",
+        Path("/dev/zero"): "not a regular file",
+        tmp_path: "directory|not a regular file",
+        large: "it is larger than 1048576 bytes",
+    }
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for path, reason in reasons.items():
+        for kind in ("PEM", "PKCS12"):
+            for load in (load_key, load_trust):
+                with pytest.raises(BadStore, match=reason):
+                    load(context, Store(path, kind, "pw"))  # type: ignore[arg-type]
