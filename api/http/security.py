@@ -20,8 +20,13 @@ from zabka.agent.problem_document import MEDIA_TYPE, document
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
-_GUARDED = re.compile(r"/api/v1/(topics/[^/]+/[^/]+/records|acls)")
-"""Paths of records, which are the users' data, and of ACLs. They need the token although they change nothing."""
+_GUARDED = re.compile(
+    r"/api/v1/(topics/[^/]+/[^/]+/records|acls|znodes/+(config/+(users|brokers)|kafka-acl[^/]*)(/.*)?)"
+)
+"""Paths of records, ACLs, and znodes with ACLs, users' credentials or stored passwords.
+
+They need the token although they change nothing.
+"""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Control characters. The router ignores a newline at the end of a path, so paths with them are rejected."""
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")

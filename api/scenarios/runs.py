@@ -36,6 +36,7 @@ from zabka.api.scenarios.models import (
 )
 from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed, Watch
 from zabka.simulation.fork import check_setting
+from zabka.simulation.seeds.chaos import check_played
 from zabka.simulation.settings import BadSetting, split_settings, world_settings
 
 log = structlog.get_logger()
@@ -142,7 +143,12 @@ class ScenarioRuns:
         if requested.live and requested.keep:
             raise Problem(422, "a live run is not stored separately: leave keep out")
         script = Scenario.model_validate(
-            {**file.model_dump(exclude={"steps"}), "switches": [], "live": True, "live_obstacle": None}
+            {
+                **file.model_dump(include=type(file).model_fields.keys() - {"steps"}),
+                "switches": [],
+                "live": True,
+                "live_obstacle": None,
+            }
         )
         words = ["scenarios", "run"]
         where = self._on_this_cluster() if requested.live else []
@@ -207,7 +213,7 @@ class ScenarioRuns:
             for key, value in requested.settings.items():
                 if at_us is not None:
                     check_setting(key, value)
-            world_settings(pairs)
+            check_played(scenario, world_settings(pairs), requested.settings)
         except BadSetting as reason:
             raise Problem(422, str(reason)) from None
         arguments = _arguments("what-if", "--scenario", scenario, seed=seed, pairs=pairs)

@@ -86,3 +86,20 @@ def test_acls_need_the_token_and_listeners_do_not(tmp_path: Path) -> None:
         assert ask(server, "/acls").status_code == 401
         assert ask(server, "/acls", authorization="Bearer sesame").status_code == 200
         assert ask(server, "/listeners").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "is_guarded"),
+    [
+        ("config/users/alice", True),
+        ("/config/brokers/1", True),
+        ("config/users/", True),
+        ("kafka-acl-extended/prefixed/Topic/t", True),
+        ("config/topics/t", False),
+        ("controller", False),
+    ],
+)
+def test_znodes_with_credentials_need_the_token(tmp_path: Path, path: str, is_guarded: bool) -> None:
+    with Server(tmp_path, token="sesame") as server:
+        assert (ask(server, f"/znodes/{path}").status_code == 401) is is_guarded
+        assert ask(server, f"/znodes/{path}", authorization="Bearer sesame").status_code != 401

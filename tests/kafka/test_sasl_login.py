@@ -13,6 +13,7 @@ from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.configs.scram_credentials import password_upsertion, stored_credential
 from zabka.broker_sim.sasl.authenticator import SaslAuthenticator, SaslPorts
 from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.ports import Instant
 from zabka.kafka.sasl_login import AuthenticationFailed, Credentials, Login, log_in
 from zabka.kafka.scram import scram_messages
 
@@ -68,7 +69,7 @@ def server(*mechanisms: str, reauth_ms: int = 0) -> SaslAuthenticator:
     }
     cache.update("broker", overrides)
     keys = SaslKeys("B", mechanisms, {"broker": SECRET}, 1000, dict.fromkeys(mechanisms, reauth_ms))
-    return SaslAuthenticator(keys, SaslPorts(cache.credential, lambda: "server", lambda: 0))
+    return SaslAuthenticator(keys, SaslPorts(cache.credential, lambda: "server", lambda: Instant(0, 0)))
 
 
 def outcome(login: Login, respond: Callable[[Any], Any]) -> int:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 if TYPE_CHECKING:
     from zabka.journal.events import FaultInjected
     from zabka.simulation.engine.tap import MessageTap
@@ -58,6 +60,8 @@ class Pair(NamedTuple):
     change: Change
     same: int
     """Number of events before the first difference."""
+    settings: WorldSettings
+    """The settings of the fork from the change on."""
 
 
 def time_us(name: str, text: str) -> int:
@@ -92,12 +96,14 @@ def dynamic(settings: Sequence[str]) -> dict[str, str]:
 
 def from_start(scenario: str, settings: Sequence[str]) -> dict[str, str]:
     """Return the settings with which a fork of the scenario is played from the start.  Raises BadChange, BadSetting."""
+    from zabka.simulation.seeds.chaos import check_played
     from zabka.simulation.settings import world_settings
 
     if settings and world_of(scenario) is None:
         raise BadChange(f"{scenario} draws its settings from the seed; change a setting with --at, at a moment")
-    world_settings(settings)
-    return {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+    found = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+    check_played(scenario, world_settings(settings), found)
+    return found
 
 
 def lasts_ms_of(text: str) -> int:
@@ -125,7 +131,7 @@ def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair
     """Play the run, check that the change can be made in it, and play the fork.  Raises BadChange."""
     from zabka.simulation.fork import Change
     from zabka.simulation.run import run_forked
-    from zabka.simulation.settings import world_settings
+    from zabka.simulation.settings import WorldSettings, world_settings
 
     run = run_forked(asked.seed, asked.scenario, Change(asked.at_us or 0), asked.settings, tap=taps[0])
     change = _change(asked, run)
@@ -141,7 +147,9 @@ def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair
     same = min(len(ours), len(theirs)) if same is None else same
     before = sum(entry.mono_us < change.at_us for entry in run.entries)
     assert same >= before, f"event {same + 1} of the fork differs before {change.at_us} us: please report this"
-    return Pair(run, fork, change, same)
+    settings = settings or WorldSettings()
+    changed = msgspec.structs.replace(settings, broker_keys={**settings.broker_keys, **change.settings})
+    return Pair(run, fork, change, same, changed)
 
 
 def _change(asked: Asked, run: ForkedRun) -> Change:
@@ -175,7 +183,15 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
     settings_at = {} if started_with else asked.settings_at
     if settings_at and not any(name.startswith("broker-") for name in run.nodes):
         raise BadChange(f"--set changes the configuration of brokers, and {asked.scenario} has none")
-    return Change(at_us, asked.without, asked.kill, asked.pause, asked.lasts_ms, settings_at, started_with)
+    return Change(
+        at_us,
+        left_out=asked.without,
+        killed=asked.kill,
+        paused=asked.pause,
+        lasts_ms=asked.lasts_ms,
+        settings=settings_at,
+        started_with=started_with,
+    )
 
 
 def _faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:

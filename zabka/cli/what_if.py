@@ -70,8 +70,10 @@ def report(asked: Asked, pair: Pair) -> Iterator[str]:
         for entry in run.entries[pair.same : pair.same + SHOWN]:
             yield f"  {name:9}  {_event(entry, sentences)}"
     yield from _decisive(pair, sentences)
-    settings = asked.settings or WorldSettings()
-    both = [figures(run, change.at_us, settings, sentences) for run in (pair.run, pair.fork)]
+    both = [
+        figures(run, change.at_us, settings, sentences)
+        for run, settings in ((pair.run, asked.settings or WorldSettings()), (pair.fork, pair.settings))
+    ]
     yield ""
     yield from _table(*both)
     yield from _causes(*both)

@@ -36,6 +36,7 @@ export function view(_state, _m, moment, changed, actions) {
   const right = Object.values(met).filter((prediction) => prediction.chosen === prediction.right).length;
   const aside = html`<span class="sum">${Object.keys(met).length ? html`<b>${right}</b> of ${Object.keys(met).length} right` : "predict, then watch"}</span>`;
   const lesson = lessons.find((each) => each.name === moment.place.lesson) ?? lessons[0];
+  if (lesson === undefined) return panel("lessons", "Lessons", nothing, html`<p class="quiet">This file has no lessons.</p>`);
   return panel("lessons", "Lessons", aside, html`<div class="lessons">
     <nav aria-label="Lessons"><ol>${lessons.map((each) => entry(each, lesson, met[each.name], moment))}</ol></nav>
     ${lessonView(lesson, lessons, moment, changed, actions)}</div>`);

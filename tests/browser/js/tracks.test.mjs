@@ -217,7 +217,7 @@ test("ticks are round moments, far enough from each other, from microseconds to 
 });
 
 test("a place survives its hash, and what stands by itself is left out", () => {
-  const there = { run: "r12.bug", at: 1794, tab: "table", pin: 12, with: "r13", lesson: "zombie controller", scenario: "chaos", seed: 7, bug: "yes" };
+  const there = { run: "r12.bug", at: 1794, tab: "table", pin: 12, with: "r13", lesson: "zombie controller", lecture: 3, scenario: "chaos", seed: 7, bug: "yes" };
   assert.deepEqual(place(hash(there)), there);
   assert.equal(hash(place("")), "");
   assert.equal(hash({ ...place(""), at: 7 }), "#run=live&at=7");

@@ -73,7 +73,12 @@ COMMITTED, ABORTED = Decision("x", 1, 0, True), Decision("x", 1, 0, False)
 class Court:
     """The checker, and brokers 1 and 2, each with its own logs. Broker 1 leads every partition."""
 
-    def __init__(self, *replicas: Mapping[TopicPartition, Sequence[bytes]], forgiven: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *replicas: Mapping[TopicPartition, Sequence[bytes]],
+        forgiven: Sequence[str] = (),
+        in_sync: Sequence[int] = (),
+    ) -> None:
         self.found: list[InvariantViolated] = []
         self.soon: list[Any] = []
         self.nodes: Any = {}
@@ -90,7 +95,7 @@ class Court:
         topics = {"__transaction_state": TopicAssignment(None, {0: ReplicaAssignment((1, 2))})}
         replication: Any = SimpleNamespace(
             znodes=SimpleNamespace(topics=topics, states=states),
-            in_sync=lambda name: list(self.nodes),
+            in_sync=lambda name: list(in_sync or self.nodes),
             forgiven=lambda: dict.fromkeys(forgiven),
         )
         scheduler: Any = SimpleNamespace(soon=self.soon.append)
@@ -221,10 +226,20 @@ def test_second_commit_of_a_producer_needs_a_second_decision() -> None:
     assert court.said() == [ON_DISKS]
 
 
-@pytest.mark.parametrize(("acknowledged", "found"), [(COMMITTED, []), (ABORTED, [ON_DISKS])])
-def test_former_coordinator_can_repeat_an_earlier_reply(acknowledged: Decision, found: list[str]) -> None:
-    court = Court({STATE: (decision(2),)})
+@pytest.mark.parametrize(
+    ("of_former", "acknowledged", "found"),
+    [
+        ((decision(2),), COMMITTED, []),
+        ((decision(2),), ABORTED, [ON_DISKS]),
+        ((decision(2), decision(2)), COMMITTED, [ON_DISKS]),
+        ((), COMMITTED, [ON_DISKS]),
+    ],
+)
+def test_former_coordinator_can_repeat_an_earlier_reply(
+    of_former: Sequence[bytes], acknowledged: Decision, found: list[str]
+) -> None:
+    """Broker 2 no longer leads the partition. A commit that it wrote alone is a violation."""
+    court = Court({STATE: (decision(2),)}, {STATE: of_former}, in_sync=[1])
     assert court.logs.is_proven(COMMITTED, coordinator=1)
-    # Broker 2 does not lead the partition any more. It knows of a commit, and of no abort.
     assert court.logs.is_proven(acknowledged, coordinator=2) is bool(found)
     assert court.said() == found

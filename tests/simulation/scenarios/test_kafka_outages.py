@@ -1,6 +1,7 @@
 """Outages of Kafka: a script must show a problem with its historical behaviour, and no problem without it.
 
-`tests.simulation.scenarios.test_scenarios.test_scenario_runs_without_problems` checks that each script passes.
+`tests.simulation.scenarios.test_scenarios.test_scenario_has_no_problem_and_a_decisive_event` checks that each script
+passes.
 """
 
 from __future__ import annotations

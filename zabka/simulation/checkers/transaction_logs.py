@@ -263,27 +263,34 @@ class TransactionLogs:
     def is_proven(self, decision: Decision, coordinator: int) -> bool:
         """Handle an acknowledged EndTxn: check that all in-sync replicas have the record of its decision.
 
-        Return False if the reply came from a former coordinator that took the request for a repeat.
+        Return False if the reply came from a former coordinator that took the request for a repeat: it has written an
+        earlier equal decision, and no further one.
         """
         name = self.state_partition(decision.transactional_id)
         self._acknowledged[decision] += 1
         if str(name) in self._replication.forgiven():
             return True
         for broker in self._replication.in_sync(name):
-            log = self._decisions.setdefault((broker, name), Decisions(self._nodes[broker], str(name)))
-            log.read()
+            written, acknowledged = self._written(broker, name, decision), self._acknowledged[decision]
             self._checked.note(ON_DISKS)
-            if log.counts[decision] >= self._acknowledged[decision]:
+            if written >= acknowledged:
                 continue
-            if log.counts[decision] and self._replication.znodes.states[name].leader != coordinator:
+            is_former = self._replication.znodes.states[name].leader != coordinator
+            if is_former and 0 < self._written(coordinator, name, decision) < acknowledged:
                 self._acknowledged[decision] -= 1
                 return False
             self._violated(
                 ON_DISKS, name,
-                f"{self._acknowledged[decision]} of {decision} were acknowledged by broker {coordinator}; "
-                f"broker {broker} has {log.counts[decision]}",
+                f"{acknowledged} of {decision} were acknowledged, the last by broker {coordinator}; "
+                f"broker {broker} has {written}",
             )  # fmt: skip
         return True
+
+    def _written(self, broker: int, name: TopicPartition, decision: Decision) -> int:
+        """Return how often a broker's log contains the decision."""
+        log = self._decisions.setdefault((broker, name), Decisions(self._nodes[broker], str(name)))
+        log.read()
+        return log.counts[decision]
 
     # ---- commit and abort markers ----------------------------------------------------------------------------------
 
