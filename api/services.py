@@ -101,6 +101,7 @@ class Services:
         nodes = [f"peer-{each}" for each in (*self.settings.peers, *self.settings.observers)]
         nodes += [f"broker-{each}" for each in self.settings.brokers]
         self.resets = Resets(self.agents, self.admin, self.workloads, self.scenarios, self._reading, nodes)
+        self.scenarios.is_resetting = lambda: self.resets.is_running
 
     async def _reading(self) -> Reading | None:
         """Read the cluster's state in ZooKeeper.  Return None if the ensemble does not serve."""

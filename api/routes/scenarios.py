@@ -40,7 +40,7 @@ async def run_scenario(
     """Run a scenario in the simulated world, as `zabka scenarios run NAME --simulated` does, in its own process.
 
     Runs are executed one at a time. With `live`, the scenario runs on this cluster, as `zabka scenarios run NAME --on
-    URL` does.
+    URL` does; 409 while a reset of the cluster runs.
     """
     run = await service.scenarios.request(name, requested or NewScenarioRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
@@ -105,7 +105,8 @@ async def run_file(service: Service, response: Response, requested: NewFileRun) 
 
     The file is a scenario of a whole cluster. Its first step of the type `At` starts its clock. If a step is not valid,
     or not possible on this cluster, the run ends with `error`. On this cluster, `begun` contains the steps so far.
-    Afterwards the script's faults end, the nodes that it stopped start, and its own topics are deleted.
+    Afterwards the script's faults end, the nodes that it stopped start, and its own topics are deleted. 409 for a run
+    on this cluster while a reset runs.
     """
     run = service.scenarios.request_file(requested)
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"

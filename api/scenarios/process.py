@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ PUT_RIGHT_S = 40.0
 STOP_S = 2.0
 """Maximum time for the scenario process to end when the API ends. It is short, because the API must end soon."""
 _HELD, _VIOLATED = 0, 1
+_INTERRUPTED = (-signal.SIGTERM, -signal.SIGINT, 130)
+"""Exit codes of a process that was terminated and had nothing to restore."""
 _CHUNK_BYTES = 1 << 16
 _OPTIONS = "ZABKA_"
 """Prefix of the environment variables that are defaults of the options of `zabka`."""
@@ -55,8 +58,9 @@ class Watch:
 class ScenarioProcess:
     """Runs the command `argv` with a subcommand and its arguments, in a new process for each call."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], *, put_right_s: float = PUT_RIGHT_S) -> None:
         self._argv = list(argv)
+        self._put_right_s = put_right_s
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S, watch: Watch | None = None) -> bytes:
         """Run the process and return its output. Raises PlayerFailed if it fails or takes longer than `patience_s`.
@@ -72,15 +76,16 @@ class ScenarioProcess:
             ended, _ = await asyncio.wait(
                 {answering, stopping}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
             )
-            if answering not in ended:
-                await _end(process, answering, PUT_RIGHT_S)
+            killed = answering not in ended and await _end(process, answering, self._put_right_s)
             answer, complaint = await answering
         finally:
             if process.returncode is None:
                 await _end(process, answering, STOP_S)
             answering.cancel()
             stopping.cancel()
-        if answering not in ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
+        if killed:
+            raise PlayerFailed(f"it did not restore the cluster within {self._put_right_s:g} s, and was killed")
+        if answering not in ended and process.returncode in _INTERRUPTED:
             raise PlayerFailed("it was stopped" if ended else f"it did not end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
             printed = complaint.decode(errors="replace").strip()
@@ -159,8 +164,8 @@ async def _output(process: asyncio.subprocess.Process, watch: Watch) -> tuple[by
     return b"".join(lines) + rest, await complaint
 
 
-async def _end(process: asyncio.subprocess.Process, answering: asyncio.Task[Any], within_s: float) -> None:
-    """Send SIGTERM to the process, and SIGKILL if it does not end in time.
+async def _end(process: asyncio.subprocess.Process, answering: asyncio.Task[Any], within_s: float) -> bool:
+    """Send SIGTERM to the process, and SIGKILL if it does not end in time. Return whether SIGKILL was necessary.
 
     Meanwhile the `answering` task reads the output, because the process would block on a full pipe.
     """
@@ -169,7 +174,9 @@ async def _end(process: asyncio.subprocess.Process, answering: asyncio.Task[Any]
     try:
         await asyncio.wait({answering}, timeout=within_s)
     finally:
-        if process.returncode is None:
+        killed = process.returncode is None
+        if killed:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+    return killed

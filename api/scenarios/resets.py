@@ -40,7 +40,10 @@ WAIT_S = 90.0
 """Maximum time of each step that waits: a broker with large logs takes long to start."""
 POLL_S = 0.2
 REMEMBERED_MAX = 10
+SHOWN_MAX = 10
+"""Maximum number of groups or partitions that the reason of a failed step lists."""
 _INTERNAL = "__"
+_NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _TEXTS: dict[StepName, str] = {
     "scripts": "stop scripts on this cluster",
     "workloads": "stop producers and consumers",
@@ -109,7 +112,7 @@ class Resets:
 
     def request(self, requested: NewReset) -> Reset:
         """Start a reset. Raises Problem: 409 if one is running, 503 if a host agent does not respond."""
-        if self._task is not None and not self._task.done():
+        if self.is_running:
             raise Problem(409, "a reset is running already; wait until it has ended")
         silent = next((each.silence for each in self._agents.all if each.silence is not None), None)
         if silent is not None:
@@ -123,6 +126,11 @@ class Resets:
             del self._resets[old]
         self._task = asyncio.create_task(self._perform(reset, requested))
         return reset
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a reset is running."""
+        return self._task is not None and not self._task.done()
 
     def get(self, reset_id: str) -> Reset:
         """Return the state of a reset. Raises Problem 404."""
@@ -218,19 +226,31 @@ class Resets:
         return found
 
     async def _wait_for_cluster(self) -> str:
-        brokers = {int(node.removeprefix("broker-")) for node in self._nodes if node.startswith("broker-")}
+        brokers = self._brokers()
 
         async def missing() -> str:
             reading = await self._read()
             if reading is None:
                 return "the ensemble does not serve"
-            absent = sorted(brokers - reading.brokers.keys())
+            absent = [each for each in brokers if not self._is_registered(each, reading)]
             if absent:
                 return f"broker {', '.join(map(str, absent))} is not registered"
             return "" if reading.controller.broker_id >= 0 or not brokers else "no broker is controller"
 
         await self._until(missing)
         return ""
+
+    def _brokers(self) -> list[int]:
+        return sorted(int(node.removeprefix("broker-")) for node in self._nodes if node.startswith("broker-"))
+
+    def _is_registered(self, broker_id: int, reading: Reading) -> bool:
+        """Return whether the broker's process has the broker epoch of its registration.
+
+        The registration of a killed process remains until its session expires. The agent discards a node's status when
+        it starts the node.
+        """
+        found, last = reading.brokers.get(broker_id), self._agents.last_status(f"broker-{broker_id}")
+        return found is not None and last is not None and last.status.get("broker_epoch") == found.broker_epoch
 
     async def _delete_topics(self, kept: Collection[str]) -> str:
         reading = await self._read()
@@ -253,26 +273,54 @@ class Resets:
         return ", ".join(names)
 
     async def _delete_groups(self, kept: Collection[str]) -> str:
-        reading = await self._admin.groups(())
-        if reading.problem:
-            raise StepFailed(reading.problem)
-        names = sorted(name for name in reading.groups if name not in kept)
-        deleted: list[str] = []
-        in_use: list[str] = []
-        for name in names:
-            try:
-                await self._admin.delete_group(name)
-                deleted.append(name)
-            except Problem as reason:
-                if reason.extra.get("kafka_error") != "NON_EMPTY_GROUP":
-                    raise
-                in_use.append(f"{name} has members and is not deleted")
-        return ", ".join([*deleted, *in_use])
+        """Delete the groups of all coordinators. A broker that has just started answers only after it has loaded its
+        groups.
+        """
+        done: dict[str, str] = {}
+
+        async def left() -> str:
+            reading = await self._admin.groups(())
+            if reading.problem:
+                return reading.problem
+            for name in sorted(reading.groups.keys() - set(kept)):
+                done[name] = await self._delete_group(name)
+            unknown = [f"{name}: {found.reason}" for name, found in reading.unknown.items() if name not in kept]
+            omitted = [f"{reading.omitted} groups are not read"] if reading.omitted else []
+            return ", ".join([*reading.silent.values(), *unknown[:SHOWN_MAX], *omitted])
+
+        if self._brokers():
+            await self._until(left)
+        return ", ".join(done.values())
+
+    async def _delete_group(self, name: str) -> str:
+        """Delete a group, and return its name, or the reason why it remains if it has members. Raises Problem."""
+        try:
+            await self._admin.delete_group(name)
+        except Problem as reason:
+            if reason.extra.get("kafka_error") != "NON_EMPTY_GROUP":
+                raise
+            return f"{name} has members and is not deleted"
+        return name
 
     async def _elect_leaders(self) -> str:
-        """Elect preferred leaders. Partitions that have theirs already, and a cluster without topics, are no errors."""
+        """Elect preferred leaders. Partitions that have theirs already, and a cluster without topics, are no errors.
+
+        A preferred leader that has just started is elected once it is in the ISR.
+        """
         reading = await self._read()
-        if reading is None or not reading.topics:
+        if reading is None:
+            raise StepFailed("the ensemble does not serve")
+        if not reading.topics:
             return ""
-        results = await self._admin.elect("PREFERRED", None)
-        return ", ".join(str(TopicPartition(each.topic, each.partition)) for each in results if each.elected)
+        elected: list[str] = []
+
+        async def left() -> str:
+            results = await self._admin.elect("PREFERRED", None)
+            named = [(str(TopicPartition(each.topic, each.partition)), each) for each in results]
+            elected.extend(name for name, each in named if each.elected)
+            failed = [f"{name}: {each.error}" for name, each in named if each.error not in (None, _NOT_NEEDED)]
+            more = [f"and {len(failed) - SHOWN_MAX} more"] if len(failed) > SHOWN_MAX else []
+            return ", ".join([*failed[:SHOWN_MAX], *more])
+
+        await self._until(left)
+        return ", ".join(elected)

@@ -7,6 +7,7 @@ import json
 import secrets
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -92,9 +93,13 @@ class ScenarioRuns:
         self._library: dict[str, Scenario] = {}
         self._reading = asyncio.Lock()
         self._runs: dict[str, ScenarioRun] = {}
-        self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
+        self._queue: dict[str, _Queued] = {}
+        """The queued runs, oldest first, keyed by id."""
+        self._arrived = asyncio.Event()
         self._stops: dict[str, asyncio.Event] = {}
         """Events that stop the runs that are queued or running."""
+        self.is_resetting: Callable[[], bool] = lambda: False
+        """Whether a reset of this cluster is running: it would interfere with a run on this cluster."""
 
     async def library(self) -> dict[str, Scenario]:
         """Return every scenario, keyed by name. Raises Problem 503.
@@ -111,7 +116,7 @@ class ScenarioRuns:
         return self._library
 
     async def request(self, name: str, requested: NewScenarioRun) -> ScenarioRun:
-        """Queue a run of a scenario. Raises Problem: 404, 409 if the queue is full, 422, 503."""
+        """Queue a run of a scenario. Raises Problem: 404, 409 if the queue is full or a reset runs, 422, 503."""
         scenario = (await self.library()).get(name)
         if scenario is None:
             raise Problem(404, f"there is no scenario {name}; GET /api/v1/scenarios lists them")
@@ -133,7 +138,7 @@ class ScenarioRuns:
         return ["--on", self._here.url, *token]
 
     def request_file(self, requested: NewFileRun) -> ScenarioRun:
-        """Queue a run of a scenario file. Raises Problem: 409 if the queue is full, 422."""
+        """Queue a run of a scenario file. Raises Problem: 409 if the queue is full or a reset runs, 422."""
         file = requested.scenario
         if requested.live and requested.keep:
             raise Problem(422, "a live run is not stored separately: leave keep out")
@@ -168,8 +173,10 @@ class ScenarioRuns:
             raise Problem(409, f"{run_id} has already ended")
         self._stops[run_id].set()
         if run.state == "queued":
-            self._runs[run_id] = run.model_copy(update={"state": "ended", "error": STOPPED, "took_ms": 0})
-        return self._runs[run_id]
+            del self._queue[run_id]
+            self._runs[run_id] = run = run.model_copy(update={"state": "ended", "error": STOPPED, "took_ms": 0})
+            self._forget()
+        return run
 
     def live_runs(self) -> list[ScenarioRun]:
         """Return the runs on this cluster that have not ended."""
@@ -222,11 +229,14 @@ class ScenarioRuns:
         return self._enqueue(run, _Queued(arguments, None, keep=True, original=original))
 
     def _enqueue(self, run: ScenarioRun, requested: _Queued) -> ScenarioRun:
-        if self._queue.full():
+        if run.live and self.is_resetting():
+            raise Problem(409, "a reset of the cluster is running; try again when it has ended")
+        if len(self._queue) >= WAITING_MAX:
             raise Problem(409, f"{WAITING_MAX} runs are waiting already; try again when one has ended")
         self._runs[run.id] = run
         self._stops[run.id] = asyncio.Event()
-        self._queue.put_nowait((run.id, requested))
+        self._queue[run.id] = requested
+        self._arrived.set()
         return run
 
     def get(self, run_id: str) -> ScenarioRun:
@@ -239,9 +249,11 @@ class ScenarioRuns:
     async def run(self) -> None:
         """Execute queued runs, one at a time, until cancelled."""
         while True:
-            run_id, requested = await self._queue.get()
-            if run_id not in self._stops or self._stops[run_id].is_set():
-                continue
+            while not self._queue:
+                self._arrived.clear()
+                await self._arrived.wait()
+            run_id = next(iter(self._queue))
+            requested = self._queue.pop(run_id)
             self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
             began_s = time.monotonic()
             come_to = await self._come_to(run, requested)
@@ -315,8 +327,11 @@ class ScenarioRuns:
         journal = directory / f"{SEED}.jsonl"
         messages = directory / f"{SEED}.messages.jsonl"
         output = await self._player.ask(
-            *requested.arguments, "--out", str(journal), "--messages", str(messages), "--json"
-        )
+            *requested.arguments, "--out", str(journal), "--messages", str(messages), "--json",
+            watch=self._watch(run, requested),
+        )  # fmt: skip
+        if self._stops[run.id].is_set():
+            return {"error": STOPPED}
         played = SeedPlay.model_validate_json(output)
         verdict: Verdict = "violated" if played.problems else "held"
         title = f"Seed {run.seed} of {run.scenario}"
@@ -344,7 +359,11 @@ class ScenarioRuns:
         self, run: ScenarioRun, requested: _Queued, original: Run, directory: Path | None
     ) -> dict[str, Any]:
         assert directory is not None
-        output = await self._player.ask(*requested.arguments, "--journals", str(directory))
+        output = await self._player.ask(
+            *requested.arguments, "--journals", str(directory), watch=self._watch(run, requested)
+        )
+        if self._stops[run.id].is_set():
+            return {"error": STOPPED}
         played = ForkPlay.model_validate_json(output)
         verdict: Verdict = "violated" if played.problems else "held"
         play = Play(

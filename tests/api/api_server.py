@@ -182,6 +182,8 @@ class FakeAdmin:
 
     def __init__(self, ensemble: FakeEnsemble) -> None:
         self._ensemble = ensemble
+        self.elections: list[list[ElectionResult]] = []
+        """The results of the next elections of all partitions."""
         self.reading = GroupReading()
         """The consumer groups that the brokers report."""
         self.asked: list[set[str]] = []
@@ -211,6 +213,8 @@ class FakeAdmin:
         self._ensemble.reading.topics[name] = topic._replace(config=config)
 
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]:
+        if partitions is None:
+            return self.elections.pop(0) if self.elections else []
         return [
             ElectionResult(topic=p.topic, partition=p.partition, elected=True, error=None, message=None)
             for p in partitions or ()
@@ -242,6 +246,14 @@ class FakeAdmin:
 
     async def close(self) -> None:
         return
+
+
+def report_registrations(agent: FakeAgent, ensemble: FakeEnsemble) -> None:
+    """Let each registered broker report the broker epoch of its registration."""
+    for broker_id, found in ensemble.reading.brokers.items():
+        node = f"broker-{broker_id}"
+        status = agent.statuses.get(node, (0.0, {}))[1]
+        agent.set_status(node, 0, **{**status, "broker_epoch": found.broker_epoch})
 
 
 class FakeWorkloads:

@@ -9,8 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.api_server import Server
+from tests.api.api_server import Server, report_registrations
 from zabka.api.http.problems import Problem
+from zabka.api.views.ensemble_view import Registration
+from zabka.api.views.models import ElectionResult
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.kafka.client.group_admin import GroupInfo
 from zabka.kafka.client.group_reading import GroupReading, GroupStatus
@@ -36,6 +38,7 @@ def group(name: str) -> GroupStatus:
 
 def test_reset_heals_starts_and_deletes_in_order(tmp_path: Path) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        report_registrations(server.agent, server.ensemble)
         server.agent.held = [HeldFault(id="f1", source="peer-1", target="peer-2", kind="cut")]
         assert http.post(f"{V1}/brokers/2/kill").status_code == 202
         assert http.post(f"{V1}/peers/1/pause").status_code == 202
@@ -61,6 +64,7 @@ def test_reset_stops_at_the_first_step_that_fails(tmp_path: Path, monkeypatch: p
         raise Problem(503, f"{name}: no controller")
 
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        report_registrations(server.agent, server.ensemble)
         monkeypatch.setattr(server.admin, "delete_topic", refuse)
         reset = ended(http, http.post(RESETS))
 
@@ -73,10 +77,14 @@ def test_reset_stops_at_the_first_step_that_fails(tmp_path: Path, monkeypatch: p
 
 def test_second_reset_is_rejected_while_one_waits(tmp_path: Path) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        report_registrations(server.agent, server.ensemble)
         server.ensemble.reading.brokers.pop(3)
         first = http.post(RESETS)
         assert http.post(RESETS).status_code == 409
-        server.ensemble.reading.brokers[3] = server.ensemble.reading.brokers[2]
+        live = http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True})
+        assert (live.status_code, live.json()["detail"][:8]) == (409, "a reset ")
+        assert http.post(f"{V1}/scenarios/kafka-708/runs").status_code == 202
+        server.ensemble.reading.brokers[3] = Registration(27)
         assert ended(http, first)["state"] == "done"
         server.agent.freeze(60)
         assert http.post(RESETS).status_code == 503
@@ -84,6 +92,45 @@ def test_second_reset_is_rejected_while_one_waits(tmp_path: Path) -> None:
 
 def test_reset_needs_the_token(tmp_path: Path) -> None:
     with Server(tmp_path, token="secret") as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        report_registrations(server.agent, server.ensemble)
         assert http.post(RESETS).status_code == 401
         allowed = http.post(RESETS, headers={"authorization": "Bearer secret"})
         assert (allowed.status_code, ended(http, allowed)["state"]) == (202, "done")
+
+
+def step_waits(http: httpx.Client, started: httpx.Response, name: str) -> None:
+    deadline_s = time.monotonic() + 10
+    while True:
+        [step] = [each for each in http.get(started.headers["location"]).json()["steps"] if each["name"] == name]
+        if step["state"] == "running":
+            return
+        assert time.monotonic() < deadline_s and step["state"] == "waiting", step
+        time.sleep(0.005)
+
+
+def test_reset_waits_for_new_registrations_groups_and_leaders(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        server.admin.reading = GroupReading({"readers": group("readers")}, silent={2: "broker 2: loading"})
+        led = ElectionResult(topic="kept", partition=0, elected=True, error=None, message=None)
+        failed = led.model_copy(update={"elected": False, "error": "PREFERRED_LEADER_NOT_AVAILABLE"})
+        server.admin.elections = [[failed], [led]]
+        topics = server.ensemble.reading.topics
+        topics["kept"] = topics["orders"]._replace(name="kept")
+
+        started = http.post(RESETS, json={"keep_topics": ["kept"]})
+        step_waits(http, started, "cluster")
+        report_registrations(server.agent, server.ensemble)
+        step_waits(http, started, "groups")
+        server.admin.reading = GroupReading({"late": group("late")})
+
+        reset = ended(http, started)
+        assert [step["detail"] for step in reset["steps"][-2:]] == ["readers, late", "kept-0"]
+        assert (reset["state"], server.admin.elections) == ("done", [])
+
+
+def test_reset_fails_if_a_broker_has_an_old_registration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        monkeypatch.setattr(server.services.resets, "_wait_s", 0)
+        report_registrations(server.agent, server.ensemble)
+        server.ensemble.reading.brokers[2] = Registration(99)
+        assert ended(http, http.post(RESETS))["steps"][4]["detail"] == "broker 2 is not registered, after 0 s"

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import httpx
 import pytest
 
 from tests.api.api_server import Server
 from zabka.agent.protocol import JournalChunk, Position
+from zabka.api.collector.numbered import Numbered
+from zabka.api.http.problems import Problem
+from zabka.api.scenarios.recorded_script import recorded_script
+from zabka.api.services import Services
 from zabka.journal import events as e
+from zabka.journal.cluster_state import BrokerView, ClusterState, PeerView
 from zabka.journal.writer import encode_line
 
 V1 = "/api/v1"
@@ -107,3 +115,37 @@ def test_faults_by_hand_are_recorded_as_a_scenario_file(server: Server, http: ht
         {"type": "At", "ms": 10_000},
     ]  # fmt: skip
     assert http.get(f"{V1}/runs/live/script", params={"from": 5, "to": 5}).status_code == 422
+
+
+class Shown(NamedTuple):
+    """A history whose states have these peers and brokers once an event has happened."""
+
+    first_seq: int
+    rows: list[Numbered]
+
+    @property
+    def history(self) -> Shown:
+        return self
+
+    def rewind(self, run: str) -> Shown:
+        return self
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        return [row for row in self.rows if row.seq >= seq][:limit]
+
+    async def state(self, at: int) -> ClusterState:
+        there = at >= self.first_seq
+        return ClusterState(peers={3: PeerView(3)}, brokers={2: BrokerView(2)}) if there else ClusterState()
+
+
+@pytest.mark.parametrize("first", [1, 7])
+def test_recorded_script_has_the_nodes_at_the_end_of_its_span(first: int) -> None:
+    line = encode_line("host-1", 1, 1_000_000, 0, e.ProcessChanged("broker-2", "down", None, "kill", "page"))
+    shown = Shown(first, [Numbered(first, json.dumps({**json.loads(line), "seq": first}).encode())])
+    services = cast(Services, SimpleNamespace(runs=shown))
+
+    found = asyncio.run(recorded_script(services, "upload", 1_000_000, 2_000_000, "mine", with_topics=True))
+    assert (found.scenario.peers, found.scenario.brokers) == (3, 2)
+    if first > 1:
+        with pytest.raises(Problem, match="the oldest stored event is 7"):
+            asyncio.run(recorded_script(services, "upload", 999_999, 2_000_000, "mine", with_topics=True))

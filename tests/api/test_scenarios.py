@@ -16,7 +16,7 @@ import pytest
 from tests.api.api_server import HERE, FakePlayer, Server
 from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.scenarios.models import NewScenarioRun, variant_label
+from zabka.api.scenarios.models import NewScenarioRun, NewSeedRun, variant_label
 from zabka.api.scenarios.process import PlayerFailed, ScenarioProcess, Watch
 from zabka.api.scenarios.runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from zabka.compose.launch import player_argv
@@ -291,3 +291,51 @@ def test_live_run_of_a_script_that_cannot_run_live_is_rejected(http: httpx.Clien
 )
 def test_run_with_a_changed_setting_is_not_reported_as_a_bug(settings: dict[str, str], label: str) -> None:
     assert variant_label(settings) == label
+
+
+DEAF = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").write("broken")
+time.sleep(60)
+"""
+
+
+def test_killed_scenario_process_is_not_reported_as_stopped(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+
+    async def stop() -> None:
+        watch = Watch()
+        process = ScenarioProcess([sys.executable, "-S", "-c", DEAF], put_right_s=0.1)
+        asking = asyncio.create_task(process.ask(str(cluster), watch=watch))
+        await asyncio.to_thread(await_broken, cluster)
+        watch.stopped.set()
+        await asking
+
+    with pytest.raises(PlayerFailed, match="did not restore the cluster"):
+        asyncio.run(stop())
+
+
+def test_stopped_run_of_a_seed_ends_and_leaves_the_queue(tmp_path: Path) -> None:
+    async def play() -> tuple[str | None, list[str]]:
+        runs = ScenarioRuns(ScenarioProcess([sys.executable, "-S", "-c", "import time; time.sleep(60)"]),
+                            KeptRuns(tmp_path), HERE)  # fmt: skip
+        playing = asyncio.create_task(runs.run())
+        first = runs.request_seed(1, NewSeedRun())
+        while runs.get(first.id).state == "queued":
+            assert not playing.done()
+            await asyncio.sleep(0)
+        waiting = [runs.request_seed(seed, NewSeedRun()) for seed in range(WAITING_MAX)]
+        with pytest.raises(Problem, match="runs are waiting"):
+            runs.request_seed(99, NewSeedRun())
+        stopped = [(await runs.stop(run.id)).state for run in waiting]
+        last = runs.request_seed(99, NewSeedRun())
+        await runs.stop(first.id)
+        while runs.get(first.id).state != "ended" or runs.get(last.id).state == "queued":
+            assert not playing.done()
+            await asyncio.sleep(0.001)
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+        return runs.get(first.id).error, stopped
+
+    assert asyncio.run(play()) == ("it was stopped", ["ended"] * WAITING_MAX)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.api.api_server import FakePlayer
+from tests.api.api_server import FakePlayer, report_registrations
 from tests.browser.chromium import wait_here
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, region
@@ -46,6 +46,7 @@ def test_lecture_is_opened_shown_by_keys_and_resets_the_cluster(page: Page, serv
     expect(bar).to_contain_text("3 of 3 A live script")
     page.keyboard.press("g")
     expect(bar).to_contain_text("one-kill.json: step 2 of 2, endless")
+    report_registrations(server.agent, server.ensemble)
     page.keyboard.press("R")
     expect(button(page, "Really reset this cluster")).to_be_visible()
     page.keyboard.press("R")

@@ -55,6 +55,25 @@ def test_topics_of_a_script_get_unused_names() -> None:
     assert set(named) == {"orders.2-0"}
 
 
+def test_topics_named_like_fields_get_unused_names() -> None:
+    steps = (
+        kafka_steps.Topic("topic", (("broker-1",),), {"retention.ms": "1"}),
+        kafka_steps.Topic("broker", (("broker-2",),)), kafka_steps.Topic("brokers", (("broker-2",),)),
+        kafka_steps.Produce("broker-0"),
+        kafka_steps.Edit("/brokers/topics/brokers", "topic_id"), world_steps.Kill(("broker-1",)),
+    )  # fmt: skip
+    script = WorldScenario("topic", "broker", "", "", "", steps=steps, provokes=("/brokers/ids/2 is", "topic-0 lost"))
+
+    own = with_own_topics(script, {"broker"})
+    assert own.steps == (
+        kafka_steps.Topic("topic.1", (("broker-1",),), {"retention.ms": "1"}),
+        kafka_steps.Topic("broker.1", (("broker-2",),)), kafka_steps.Topic("brokers.1", (("broker-2",),)),
+        kafka_steps.Produce("broker.1-0"), kafka_steps.Edit("/brokers/topics/brokers.1", "topic_id"),
+        world_steps.Kill(("broker-1",)),
+    )  # fmt: skip
+    assert (own.name, own.title, own.provokes) == ("topic", "broker", ("/brokers/ids/2 is", "topic.1-0 lost"))
+
+
 def test_script_run_does_not_disturb_other_topics_and_workloads(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     workload = zabka_cluster.workload("orders", records_per_s=20)

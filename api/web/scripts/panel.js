@@ -205,7 +205,9 @@ function record(state, actions, changed) {
 /** @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 function takeRange(actions, moment, changed) {
   const { from_us, to_us } = moment.timeline.window();
-  return takeSpan(actions, moment.current().run, Math.max(0, Math.floor(from_us)), Math.ceil(to_us), changed);
+  // The visible time can begin before the oldest stored event, and a span must not.
+  const { run, first_us } = moment.current();
+  return takeSpan(actions, run, Math.max(first_us, Math.floor(from_us)), Math.ceil(to_us), changed);
 }
 
 /** Replace the script by the faults of a span. @param {Actions} actions @param {string} run @param {number} from_us @param {number} to_us @param {() => void} changed */

@@ -10,6 +10,7 @@ import { KEYS } from "../time/keys.js";
 import { transport } from "../time/transport.js";
 import { tabs, top } from "./header.js";
 import { attempt, icon, submit } from "./parts.js";
+import { playedHere } from "./played_here.js";
 import { rail } from "./rail.js";
 import { whatIf } from "./what_if.js";
 
@@ -56,15 +57,6 @@ function banner(state, m, moment) {
   if (moment.playing) banners.push(html`<p class="banner calm" role="status">${icon("looking")} ${moment.playing} runs in a simulated world, for the moment of this link…</p>`);
   if (moment.trouble) banners.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
   return banners;
-}
-
-/** The state of a scenario that runs on this cluster. @param {any} run */
-function playedHere(run) {
-  if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
-  if (run.error === "it was stopped") return html`${icon("empty")} ${run.scenario} was stopped, and the cluster is restored. ${run.problems.join("; ")}`;
-  if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
-  if (run.as_expected) return html`${icon("ok")} ${run.scenario} ran on this cluster: passed.`;
-  return html`${icon("bad")} ${run.scenario} ran on this cluster: failed. ${run.problems.join("; ")}.`;
 }
 
 /** @param {() => void} close */

@@ -19,6 +19,7 @@ import { follow } from "../../../api/web/stream.js";
 import { together } from "../../../api/web/views/journal.js";
 import { NoMoment } from "../../../api/web/source/no_moment.js";
 import { Run } from "../../../api/web/time/run.js";
+import { playedHere } from "../../../api/web/views/played_here.js";
 import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/controller_terms.js";
 import { runLabel } from "../../../api/web/time/run_label.js";
@@ -752,4 +753,14 @@ test("a transaction whose start or coordinator is unknown says so", () => {
   } } }, 1);
   const [found] = model(state, 1000).transactions;
   assert.deepEqual([found.age_ms, found.timeout_ms, found.process], [null, null, "unknown"]);
+});
+
+test("a stopped run has restored the cluster only if it reports no problem", () => {
+  const stopped = (problems) => {
+    const { strings, values } = playedHere({ scenario: "s", state: "ended", error: "it was stopped", problems });
+    return strings.join("") + values.slice(1).join("");
+  };
+  assert.match(stopped([]), /restored/);
+  assert.doesNotMatch(stopped(["not undone: broker-2"]), /restored/);
+  assert.match(stopped(["not undone: broker-2"]), /not undone: broker-2/);
 });

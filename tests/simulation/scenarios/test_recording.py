@@ -87,3 +87,17 @@ def test_recording_leaves_out_scripts_and_faults_without_a_step() -> None:
     assert [type(step).__name__ for step in script.steps] == ["Cast", "At", "Stop", "At", "Down", "Restart", "At"]
     assert len(left_out) == 2
     assert "clients" in left_out[1]
+
+
+def test_recording_leaves_out_a_fault_of_one_moment() -> None:
+    script, left_out = script_of(
+        [
+            (1_000, cut("f1", "broker-1", "broker-3")),
+            (2_000, cut("f2", "broker-2", "broker-3")),
+            (2_050, e.FaultRemoved("f2")),
+            (2_060, e.FaultRemoved("f1")),
+        ]
+    )
+    kinds = [type(step).__name__ for step in script.steps]
+    assert kinds == ["Cast", "At", "Cut", "At", "Heal", "At"]
+    assert left_out == ["cut broker-2 → broker-3: it lasted less than 100 ms"]

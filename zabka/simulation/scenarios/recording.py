@@ -115,19 +115,31 @@ class _Script:
         """Brokers whose last step is a controlled shutdown, which may take longer in another run."""
 
     def steps(self, together: list[Entry]) -> list[Step]:
-        """Return the steps of one moment. Faults end before other faults begin."""
+        """Return the steps of one moment. Faults end before other faults begin.
+
+        A fault that begins and ends in the same moment is left out.
+        """
         events = [entry.event for entry in together]
-        ended = [event.fault_id for event in events if isinstance(event, FaultRemoved)]
-        begun = [event for event in events if isinstance(event, FaultInjected)]
+        ended: list[str] = []
+        begun: dict[str, FaultInjected] = {}
+        for event in events:
+            if isinstance(event, FaultInjected):
+                begun[event.fault_id] = event
+            elif isinstance(event, FaultRemoved):
+                brief = begun.pop(event.fault_id, None)
+                if brief is None:
+                    ended.append(event.fault_id)
+                else:
+                    self._left_out.append(f"{_link_of(brief)}: it lasted less than {TOGETHER_US // 1000} ms")
         steps = self._healed(ended)
-        steps += [step for event in begun for step in self._begun(event)]
+        steps += [step for event in begun.values() for step in self._begun(event)]
         steps += [step for event in events if isinstance(event, ProcessChanged) for step in self._process(event)]
         return steps
 
     def _begun(self, event: FaultInjected) -> list[Step]:
         reason = _obstacle(event)
         if reason is not None:
-            self._left_out.append(f"{event.kind} {event.source} → {event.target}: {reason}")
+            self._left_out.append(f"{_link_of(event)}: {reason}")
             return []
         self._active[event.fault_id] = event
         return _link_steps(event)
@@ -154,6 +166,10 @@ class _Script:
         ended: list[Step] = [{"type": "Down", "node": node}] if node in self._stopped else []
         self._stopped.discard(node)
         return [*ended, {"type": "Restart", "nodes": [node]}]
+
+
+def _link_of(event: FaultInjected) -> str:
+    return f"{event.kind} {event.source} → {event.target}"
 
 
 def _obstacle(event: FaultInjected) -> str | None:

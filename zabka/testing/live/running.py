@@ -53,6 +53,9 @@ OWNED_BY_THE_CLUSTER = frozenset({
     "kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration", "zookeeper",
 })  # fmt: skip
 """First path components of znodes that Kafka and ZooKeeper use themselves (kafka.zk.ZkData)."""
+_TOPIC_ZNODE = r"(?<=/topics/)[^/\s]+|(?<=/delete_topics/)[^/\s]+"
+_NAMED_IN = {"path": re.compile(_TOPIC_ZNODE), "provokes": re.compile(rf"{_TOPIC_ZNODE}|[^/\s]+(?=-\d+\b)")}
+"""Patterns of topic names in fields with other text. In problems, they are also followed by a partition's number."""
 _WRITES = ("set", "delete", "restrict")
 
 _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
@@ -164,11 +167,27 @@ def _foreign_znode(script: WorldScenario) -> str | None:
 
 def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
     """Return the script with unused names for its topics, for example `orders.2` for `orders`."""
-    text = msgspec.json.encode(scenario).decode()
+    own: dict[str, str] = {}
     for topic in {step.topic for step in scenario.steps if isinstance(step, kafka_steps.Topic)}:
         number = next(number for number in range(1, len(taken) + 2) if f"{topic}.{number}" not in taken)
-        text = re.sub(rf"\b{re.escape(topic)}\b", f"{topic}.{number}", text)
-    return msgspec.json.decode(text, type=WorldScenario)
+        own[topic] = f"{topic}.{number}"
+
+    def renamed(field: str, value: object) -> object:
+        match value:
+            case dict():
+                return {key: renamed(key, each) for key, each in value.items()}
+            case list() | tuple():
+                return [renamed(field, each) for each in value]
+            case str() if field == "topic":
+                return own.get(value, value)
+            case str() if field == "partition":
+                topic, dash, number = value.rpartition("-")
+                return own.get(topic, topic) + dash + number
+            case str() if field in _NAMED_IN:
+                return _NAMED_IN[field].sub(lambda name: own.get(name[0], name[0]), value)
+        return value
+
+    return msgspec.convert(renamed("", msgspec.to_builtins(scenario)), WorldScenario)
 
 
 def _pace(cluster: LiveCluster) -> float:
