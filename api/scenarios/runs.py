@@ -165,6 +165,10 @@ class ScenarioRuns:
             self._runs[run_id] = run.model_copy(update={"state": "ended", "error": STOPPED, "took_ms": 0})
         return self._runs[run_id]
 
+    def unfinished_runs(self) -> list[ScenarioRun]:
+        """Return the runs that have not ended, in the order of their requests."""
+        return [run for run in self._runs.values() if run.state != "ended"]
+
     def live_runs(self) -> list[ScenarioRun]:
         """Return the runs on this cluster that have not ended."""
         return [run for run in self._runs.values() if run.live and run.state != "ended"]
