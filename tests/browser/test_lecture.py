@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 from playwright.sync_api import Locator, Page, expect
 
 from tests.api.api_server import FakePlayer
@@ -74,6 +75,28 @@ def test_lecture_is_opened_shown_by_keys_and_resets_the_cluster(page: Page, serv
     expect(region(page, "Lecture")).to_contain_text("2 of 3")
     page.keyboard.press("l")
     expect(region(page, "Lecture")).to_have_count(0)
+
+
+def test_live_script_of_a_lecture_stays_on_the_page(page: Page, server: PageServer, tmp_path: Path) -> None:
+    """It runs once if its key is pressed twice, and stays after a reload and after the start of a simulated run."""
+    bar = _opened(page, tmp_path)
+    expect(bar).to_contain_text("1 of 3")
+    page.evaluate("location.hash = '#tab=lab&lecture=3'")
+    expect(bar).to_contain_text("3 of 3 A live script")
+    _press(page, "g", False, True, False)
+    progress = "one-kill.json: step 2 of 2, endless"
+    expect(bar).to_contain_text(progress)
+    button(page, "Play kafka-708").click()
+    expect(page.get_by_role("region", name="Run of kafka-708")).to_contain_text("queued")
+    expect(bar).to_contain_text(progress)
+    page.reload()
+    expect(bar).to_contain_text(progress)
+    assert len(httpx.get(f"{server.url}/api/v1/scenario-runs?live=true", trust_env=False).json()) == 1
+    page.evaluate("location.hash = '#tab=lab&lecture=3'")
+    region(page, "Script of faults").get_by_role("button", name="Stop", exact=True).click()
+    expect(bar).not_to_contain_text(progress)
+    assert isinstance(server.player, FakePlayer)
+    assert len(server.player.files) == 1
 
 
 def test_held_reset_key_does_not_confirm_the_reset(page: Page, server: PageServer, tmp_path: Path) -> None:

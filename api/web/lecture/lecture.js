@@ -6,6 +6,7 @@ import { offer } from "../files.js";
 import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
+import { liveRun } from "../store.js";
 import { hash, LIVE, playedName } from "../time/hash.js";
 import { isAction, isLecture, lectureOf, NoLecture, written } from "./file.js";
 import { ResetButton } from "./reset.js";
@@ -165,8 +166,7 @@ export class Lecture {
 
   /** The run on this cluster that has not ended. @returns {any} */
   get running() {
-    const { run } = this.actions.state.scenarios;
-    return run?.live && run.state !== "ended" ? run : null;
+    return liveRun(this.actions.state.scenarios);
   }
 
   // -- the file --------------------------------------------------------------------------------------------------------

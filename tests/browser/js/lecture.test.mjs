@@ -7,6 +7,7 @@ import { kindOf, lectureOf, moved, written } from "../../../api/web/lecture/file
 import { standard } from "../../../api/web/lecture/standard.js";
 import { ALL, filtered, items, subjectsOf } from "../../../api/web/library/filter.js";
 import { empty, fileOf, NoScript, scriptOf, stepOf, words } from "../../../api/web/scripts/steps.js";
+import { liveRun, shownRuns } from "../../../api/web/store.js";
 import { hash, place } from "../../../api/web/time/hash.js";
 
 const NODES = ["broker-1", "broker-2", "broker-3", "peer-1"];
@@ -79,6 +80,17 @@ test("a scenario file with a wrong step is rejected with its place", () => {
     [{ type: "At", ms: "5" }, /ms/], [{ type: "Heal", nodes: "peer-1" }, /nodes/],
   ])) assert.throws(() => scriptOf({ driver: "world", name: "a", steps: [kill, step] }), (reason) => reason instanceof NoScript && message.test(reason.message));
   assert.throws(() => scriptOf({ driver: "world", steps: [] }), /its name/);
+});
+
+test("a run on this cluster is shown next to a newer simulated run until it ends", () => {
+  const live_run = { id: "r1", live: true, state: "running", requested_ms: 1 };
+  const run = { id: "r2", live: false, state: "ended", requested_ms: 2 };
+  const of = (/** @type {any} */ live) => /** @type {any} */ ({ run, live_run: live });
+  assert.deepEqual(shownRuns(of(live_run)), [run, live_run]);
+  assert.equal(liveRun(of(live_run)), live_run);
+  assert.deepEqual(shownRuns(of({ ...live_run, state: "ended" })), [run]);
+  assert.equal(liveRun(of({ ...live_run, state: "ended" })), null);
+  assert.deepEqual(shownRuns(of(null)), [run]);
 });
 
 const SCRIPTS = [
