@@ -113,6 +113,14 @@ async def run_file(service: Service, response: Response, requested: NewFileRun) 
     return run
 
 
+@router.get("/scenario-runs", summary="The scenario runs that have not ended", responses=responses(422))
+async def get_scenario_runs(
+    service: Service, live: Annotated[bool, Query(description="Only runs on this cluster")] = False
+) -> list[ScenarioRun]:
+    """Return the queued and running runs of scenarios and seeds, in the order of their requests."""
+    return service.scenarios.live_runs() if live else service.scenarios.unfinished_runs()
+
+
 @router.delete(
     "/scenario-runs/{id}", summary="Stop a scenario run", status_code=202, responses=responses(401, 403, 404, 409, 422)
 )

@@ -178,6 +178,10 @@ class ScenarioRuns:
             self._forget()
         return run
 
+    def unfinished_runs(self) -> list[ScenarioRun]:
+        """Return the runs that have not ended, in the order of their requests."""
+        return [run for run in self._runs.values() if run.state != "ended"]
+
     def live_runs(self) -> list[ScenarioRun]:
         """Return the runs on this cluster that have not ended."""
         return [run for run in self._runs.values() if run.live and run.state != "ended"]

@@ -1,7 +1,7 @@
 // Requests of the page to the API. Each call is shown as the equivalent curl command.
 
 import { parseExact } from "./json.js";
-import { beginCall } from "./store.js";
+import { beginCall, liveRun } from "./store.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -92,6 +92,8 @@ export const requests = {
   stopRun: (id) => ({ method: "DELETE", path: `/api/v1/scenario-runs/${id}` }),
   /** The faults of a span of a run as a scenario file. @param {string} run @param {number} from_us @param {number} to_us @returns {Request} */
   script: (run, from_us, to_us) => ({ method: "GET", path: `/api/v1/runs/${run}/script?from=${from_us}&to=${to_us}` }),
+  /** The runs on this cluster that have not ended. @returns {Request} */
+  liveRuns: () => ({ method: "GET", path: "/api/v1/scenario-runs?live=true" }),
   /** @param {unknown} body @returns {Request} */
   resetCluster: (body) => ({ method: "POST", path: "/api/v1/resets", body }),
   /** @param {string} id @returns {Request} */
@@ -114,6 +116,7 @@ export class Actions {
     this.waiting = null;
     /** @type {"" | "past" | "silent" | "recorded"} Why nothing can be changed: a past moment is shown, the API does not respond, or there is no cluster. */
     this.off = "";
+    this.readsLiveRuns = false;
   }
 
   /** Why nothing can be changed, as a sentence; empty if changes are possible. */
@@ -198,15 +201,31 @@ export class Actions {
     this.changed();
   }
 
-  /** Poll the state of a run until it has ended or another run is shown. @param {any} run */
+  /** Find a run on this cluster that another page started, or this page before it was loaded, and follow it. */
+  async readLiveRuns() {
+    if (this.readsLiveRuns || liveRun(this.state.scenarios) !== null) return;
+    this.readsLiveRuns = true;
+    const answer = await this.read(requests.liveRuns());
+    this.readsLiveRuns = false;
+    if (!answer?.ok || answer.body.length === 0) return;
+    void this.#followRun(answer.body[0]);
+    this.changed();
+  }
+
+  /**
+   * Poll the state of a run until it has ended or another run replaces it. A run on this cluster is not replaced before it
+   * has ended, because the page shows its progress and stops it. @param {any} run
+   */
   async #followRun(run) {
     const scenarios = this.state.scenarios;
-    scenarios.run = run;
-    while (scenarios.run.id === run.id && scenarios.run.state !== "ended") {
+    const slot = run.live ? "live_run" : "run";
+    if (scenarios[slot]?.id === run.id || (run.live && liveRun(scenarios) !== null)) return;
+    scenarios[slot] = run;
+    while (scenarios[slot].id === run.id && scenarios[slot].state !== "ended") {
       await new Promise((resolve) => setTimeout(resolve, RUN_POLL_MS));
       const answer = await this.#fetch(requests.run(run.id), null).catch(() => null);
-      if (scenarios.run.id !== run.id || answer === null) continue;
-      scenarios.run = answer.ok ? answer.body : { ...run, state: "ended", error: outcome(answer) };
+      if (scenarios[slot].id !== run.id || answer === null) continue;
+      scenarios[slot] = answer.ok ? answer.body : { ...run, state: "ended", error: outcome(answer) };
       this.changed();
     }
   }

@@ -127,6 +127,7 @@ async function readChatter() {
 const refresh = !source().live ? () => undefined : poll(
   (cluster, wallMs, askedMs) => {
     takeAnswer(state, cluster, Date.now(), wallMs, askedMs);
+    void actions.readLiveRuns();
     changed();
   },
   (problem) => {

@@ -10,8 +10,8 @@ import { isProgress } from "./sentences.js";
  * @typedef {{at_ms: number, cluster: any}} Polled  A response of GET /api/v1/cluster.
  * @typedef {{name: string, state: "idle" | "loading" | "ready" | "absent", table: any, message: string,
  *   command: string | null}} Analytics
- * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
- *   the run that was requested last.
+ * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any, live_run: any}} Scenarios  The
+ *   outage library, the simulated run that was requested last, and the run on this cluster.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
  *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Filter}} Ui
  * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Map<string, number>, events: Entry[],
@@ -35,11 +35,20 @@ export function newState() {
     cluster: emptyState(), known: false, heard_ms: null, touched: {}, doomed: new Map(), events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_terms", state: "idle", table: null, message: "", command: null },
-    scenarios: { state: "idle", list: [], message: "", run: null },
+    scenarios: { state: "idle", list: [], message: "", run: null, live_run: null },
     what_if: null, sentences: {}, past: false,
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false, keys: false, projector: false, drawer: false, offsets: false,
       partitions: { filter: "", trouble: false, unfolded: new Map(), pages: new Map() } },
   };
+}
+
+/** The run on this cluster that has not ended; null if there is none. @param {Scenarios} scenarios */
+export const liveRun = ({ live_run }) => (live_run === null || live_run.state === "ended" ? null : live_run);
+
+/** The runs that have not ended, and the run that was requested last; the newest is first. @param {Scenarios} scenarios @returns {any[]} */
+export function shownRuns({ run, live_run }) {
+  const found = [live_run, run].filter((each) => each !== null).sort((a, b) => b.requested_ms - a.requested_ms);
+  return found.filter((each, i) => i === 0 || each.state !== "ended");
 }
 
 /** Start again from a folded state. @param {State} state @param {ClusterState} cluster @param {number} seq */

@@ -69,10 +69,17 @@ def test_scenario_run_stops_when_it_is_deleted(http: httpx.Client) -> None:
     running = http.post(f"{V1}/scenario-runs", json={"scenario": endless, "live": True})
     until(http, running, "running")
     queued = http.post(f"{V1}/scenario-runs", json={"scenario": FILE})
+    unfinished = [http.get(f"{V1}/scenario-runs", params=params).json() for params in ({"live": True}, {})]
+    assert [[run["id"] for run in runs] for runs in unfinished] == [
+        [running.json()["id"]],
+        [running.json()["id"], queued.json()["id"]],
+    ]
+    assert http.get(f"{V1}/scenario-runs", params={"live": "maybe"}).status_code == 422
 
     assert http.delete(queued.headers["location"]).json()["state"] == "ended"
     assert http.delete(running.headers["location"]).status_code == 202
     assert until(http, running, "ended")["error"] == "it was stopped"
+    assert http.get(f"{V1}/scenario-runs").json() == []
     after = http.post(f"{V1}/scenario-runs", json={"scenario": FILE})
     assert until(http, after, "ended")["verdict"] == "held"
 

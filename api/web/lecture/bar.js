@@ -47,9 +47,9 @@ export function lectureBar(lecture) {
 
 /** The button that changes the cluster. @param {Lecture} lecture */
 function action(lecture) {
-  const { action: request, running, actions } = lecture;
+  const { action: request, running, sending, actions } = lecture;
   if (request === null) return nothing;
-  const off = !actions.allows(request) || running !== null;
+  const off = !actions.allows(request) || sending || running !== null;
   return html`<button type="button" class="danger" ?disabled=${off} title=${actions.off ? actions.why : curl(request)} @click=${() => void lecture.act()}>Run on this cluster <kbd aria-hidden="true">g</kbd></button>`;
 }
 

@@ -46,12 +46,12 @@ function entry(lecture, play, i) {
   const last = i === file.plays.length - 1;
   const kind = kindOf(play);
   const detail = kind === "view" ? play.tab ?? "tracks" : kind === "script" ? play.script.name : play[kind];
-  return html`<li aria-label="Play ${i + 1}" class=${i === lecture.at ? "shown" : ""}><span class="facts">${i + 1}. ${KINDS[kind]} ${detail}${play.at === undefined ? "" : `, event ${play.at}`}</span>
+  return html`<li aria-label="Play ${i + 1}" class=${i === lecture.at ? "shown" : ""}><span class="facts">${i + 1}. ${KINDS[kind]} ${detail}${kind === "scenario" && play.seed !== undefined ? `, seed ${play.seed}` : ""}${play.at === undefined ? "" : `, event ${play.at}`}</span>
     <input aria-label="Title of play ${i + 1}" maxlength="200" .value=${play.title} @change=${(/** @type {Event} */ e) => set({ title: value(e) })}>
     <textarea aria-label="Notes of play ${i + 1}" rows="2" maxlength="5000" .value=${play.notes} @change=${(/** @type {Event} */ e) => set({ notes: value(e) })}></textarea>
-    <span class="handles"><button type="button" class="small" ?disabled=${i === 0} aria-label="Move play ${i + 1} up" @click=${() => lecture.change(moved(file, i, i - 1))}>↑</button>
-      <button type="button" class="small" ?disabled=${last} aria-label="Move play ${i + 1} down" @click=${() => lecture.change(moved(file, i, i + 1))}>↓</button>
-      <button type="button" class="small danger" ?disabled=${file.plays.length === 1} aria-label="Remove play ${i + 1}" @click=${() => lecture.change(moved(file, i, null))}>Remove</button></span></li>`;
+    <span class="handles"><button type="button" class="small" ?disabled=${i === 0} aria-label="Move play ${i + 1} up" @click=${() => lecture.arrange(moved(file, i, i - 1))}>↑</button>
+      <button type="button" class="small" ?disabled=${last} aria-label="Move play ${i + 1} down" @click=${() => lecture.arrange(moved(file, i, i + 1))}>↓</button>
+      <button type="button" class="small danger" ?disabled=${file.plays.length === 1} aria-label="Remove play ${i + 1}" @click=${() => lecture.arrange(moved(file, i, null))}>Remove</button></span></li>`;
 }
 
 /** @param {Lecture} lecture */

@@ -4,7 +4,7 @@ import { TABS } from "../time/hash.js";
 
 /**
  * @typedef {{title: string, notes: string, lesson?: string, scenario?: string, bug?: boolean, seed?: number, faults?: string,
- *   live?: string, script?: any, at?: number, tab?: string}} Play  What it shows is one of: `lesson`; `scenario` (with its bug);
+ *   live?: string, script?: any, at?: number, tab?: string}} Play  What it shows is one of: `lesson`; `scenario` (with its bug, or with a `seed`);
  *   `seed` of `faults`; `live`, a scenario on this cluster; `script`, a scenario file to run on this cluster; or a tab alone.
  *   `at` is the number of the event to show.
  * @typedef {{zabka_lecture: 1, title: string, keep_topics: string[], keep_groups: string[], plays: Play[]}} LectureFile
@@ -46,7 +46,8 @@ function play(of, i) {
   const where = `play ${i + 1}`;
   if (typeof of !== "object" || of === null) throw new NoLecture(`${where} is no object`);
   const kinds = KINDS.filter((kind) => of[kind] !== undefined);
-  if (kinds.length > 1) throw new NoLecture(`${where} has both ${kinds[0]} and ${kinds[1]}`);
+  // A scenario can have a seed of its own.
+  if (kinds.length > 1 && kinds.join() !== "scenario,seed") throw new NoLecture(`${where} has both ${kinds[0]} and ${kinds[1]}`);
   /** @type {Play} */
   const found = { title: text(of.title, `${where}: title`), notes: text(of.notes, `${where}: notes`) };
   for (const name of /** @type {const} */ (["lesson", "scenario", "faults", "live"])) if (of[name] !== undefined) found[name] = text(of[name], `${where}: ${name}`);

@@ -6,6 +6,7 @@ import { offer } from "../files.js";
 import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
+import { liveRun } from "../store.js";
 import { hash, LIVE, playedName } from "../time/hash.js";
 import { isAction, isLecture, lectureOf, NoLecture, written } from "./file.js";
 import { ResetButton } from "./reset.js";
@@ -38,6 +39,10 @@ export class Lecture {
     /** What is loaded for the play; empty if nothing is. */
     this.loading = "";
     this.trouble = "";
+    /** Whether the request of an action is being sent. */
+    this.sending = false;
+    /** How often a play was shown: a play that is shown later replaces one that still loads. */
+    this.turn = 0;
     this.reset = new ResetButton(actions, changed);
     /** @type {number | null} The play that was shown last. */
     this.last = null;
@@ -70,7 +75,7 @@ export class Lecture {
   /** Start at the play that was shown last, or leave lecture mode. */
   toggle() {
     if (this.at !== null) this.leave();
-    else void this.show(this.last ?? 0);
+    else void this.show(Math.min(this.last ?? 0, this.file.plays.length - 1));
   }
 
   leave() {
@@ -88,6 +93,7 @@ export class Lecture {
   /** Show a play of the list. @param {number} i */
   async show(i) {
     const play = this.file.plays[i];
+    const turn = (this.turn += 1);
     this.last = i;
     this.trouble = "";
     this.loading = "";
@@ -102,9 +108,9 @@ export class Lecture {
       else this.moment.go({ ...live, at: play.at ?? null, tab: play.tab ?? "tracks", lecture });
     } catch (reason) {
       if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
-      if (this.last === i) this.trouble = reason.message;
+      if (this.turn === turn) this.trouble = reason.message;
     }
-    if (this.last === i) this.loading = "";
+    if (this.turn === turn) this.loading = "";
     this.changed();
   }
 
@@ -135,7 +141,8 @@ export class Lecture {
     const run = known();
     if (run === undefined) throw new NoMoment(`${scenario} has no run ${play.bug ? "with its bug" : "of this kind"}`);
     const at = play.at ?? (await interesting({ run: run.id, bug: null })).at;
-    if (this.play === wanted) this.moment.go({ run: run.id, at, with: run.pair, tab: play.tab ?? "tracks", lecture });
+    // The play can have another number by now.
+    if (this.play === wanted) this.moment.go({ run: run.id, at, with: run.pair, tab: play.tab ?? "tracks" });
   }
 
   /** The request with which the play changes the cluster; null if it does not. @returns {import("../actions.js").Request | null} */
@@ -148,17 +155,18 @@ export class Lecture {
   /** Run the live action of the play. */
   async act() {
     const request = this.action;
-    if (request === null || this.running !== null) return;
+    if (request === null || this.sending || this.running !== null) return;
     this.trouble = "";
+    this.sending = true;
     const answer = await this.actions.send(request);
+    this.sending = false;
     if (!answer?.ok) this.trouble = answer === null ? this.actions.why || "the API does not respond" : outcome(answer);
     this.changed();
   }
 
   /** The run on this cluster that has not ended. @returns {any} */
   get running() {
-    const { run } = this.actions.state.scenarios;
-    return run?.live && run.state !== "ended" ? run : null;
+    return liveRun(this.actions.state.scenarios);
   }
 
   // -- the file --------------------------------------------------------------------------------------------------------
@@ -187,9 +195,22 @@ export class Lecture {
     this.changed();
   }
 
+  /** Change the order or the plays. The play that is shown stays; if it was removed, the play at its place is shown. @param {LectureFile} file */
+  arrange(file) {
+    const { at, play } = this;
+    this.change(file);
+    if (at === null || play === null) return;
+    const to = file.plays.indexOf(play);
+    if (to === -1) void this.show(Math.min(at, file.plays.length - 1));
+    else {
+      this.last = to;
+      this.moment.go({ lecture: to + 1 });
+    }
+  }
+
   /** Return to the list of the lessons. */
   restore() {
-    this.change(standard(source()));
+    this.arrange(standard(source()));
     try {
       localStorage.removeItem(KEY);
     } catch {
@@ -222,7 +243,7 @@ export class Lecture {
     const scenario = of.get("scenario") ?? "";
     const seed = of.get("seed");
     if (seed !== null && info.kind === "seed") return { title: info.title, ...view, seed: Number(seed), faults: scenario };
-    return { title: info.title, ...view, scenario, ...(of.get("bug") === "yes" ? { bug: true } : {}) };
+    return { title: info.title, ...view, scenario, ...(seed === null ? {} : { seed: Number(seed) }), ...(of.get("bug") === "yes" ? { bug: true } : {}) };
   }
 
   /** Add a play after the one that is shown. @param {Play} play */
@@ -254,7 +275,8 @@ export class Lecture {
     if (!Object.hasOwn(bound, event.key)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    bound[event.key]();
+    // A key that is held down counts once.
+    if (!event.repeat) bound[event.key]();
   }
 }
 

@@ -7,7 +7,7 @@ import { offer, takeJson, takes } from "../files.js";
 import { interesting, NotPlayed, playKept } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { badge, icon, panel, select, submit } from "../views/parts.js";
-import { ACTIONS, empty, fileOf, isName, isScenario, scriptOf, sorted, stepOf, words } from "./steps.js";
+import { ACTIONS, empty, fileOf, isName, isScenario, NoScript, scriptOf, sorted, stepOf, words } from "./steps.js";
 
 /**
  * @typedef {import("../actions.js").Actions} Actions
@@ -32,17 +32,21 @@ let leftOut = [];
 let recording_us = null;
 let armed = false;
 
-/** Whether a file is a scenario of a whole cluster, which the panel then shows. @param {any} content @param {Moment} moment */
-function take(content, moment) {
+/** Whether a file is a scenario of a whole cluster, which the panel then shows. @param {any} content @param {string} name @param {Moment} moment Raises NoMoment. */
+function take(content, name, moment) {
   if (!isScenario(content)) return false;
-  keep(scriptOf(content));
+  try {
+    keep(scriptOf(content));
+  } catch (reason) {
+    throw reason instanceof NoScript ? new NoMoment(`${name} cannot be opened: ${reason.message}`) : reason;
+  }
   [trouble, leftOut] = ["", []];
   moment.go({ tab: "lab" });
   return true;
 }
 
 /** @param {Moment} moment */
-export const takesScripts = (moment) => takes((content) => take(content, moment));
+export const takesScripts = (moment) => takes((content, name) => take(content, name, moment));
 
 /** @param {Script} changed */
 function keep(changed) {
@@ -78,7 +82,7 @@ export function scripts(state, m, actions, moment, changed) {
   return panel("fault-script", "Script of faults", aside, html`<div class="script">
     <p class="quiet">Faults at fixed times. The same script runs on this cluster and in a simulated world: <code>zabka scenarios run FILE</code>.</p>
     ${about(shown, changed)}${form(shown, nodes, changed)}
-    <ol aria-label="Steps">${sorted(shown.rows).map((row) => entry(shown, row, mine, changed))}
+    <ol aria-label="Steps">${sorted(shown.rows).map((row, i, rows) => entry(shown, row, follows(rows, i), mine, changed))}
       <li><time>${seconds(shown.end_ms)}</time><span class="quiet">end: all faults end, all nodes start</span></li></ol>
     ${trouble ? html`<p class="bad" role="alert">${icon("bad")} ${trouble}.</p>` : nothing}
     ${leftOut.length ? html`<ul class="problems">${leftOut.map((each) => html`<li>${icon("warn")} not recorded: ${each}</li>`)}</ul>` : nothing}
@@ -139,14 +143,17 @@ function form(shown, nodes, changed) {
     <button class="primary">Add step</button></form>`;
 }
 
-/** @param {Script} shown @param {import("./steps.js").Row} row @param {any} mine @param {() => void} changed */
-function entry(shown, row, mine, changed) {
+/** Whether a row follows a wait, so that it is later than its time. @param {import("./steps.js").Row[]} rows @param {number} i */
+const follows = (rows, i) => rows.slice(0, i).some(({ at_ms, step }) => at_ms === rows[i].at_ms && step.type === "Wait");
+
+/** @param {Script} shown @param {import("./steps.js").Row} row @param {boolean} later @param {any} mine @param {() => void} changed */
+function entry(shown, row, later, mine, changed) {
   const text = words(row.step);
   const remove = () => {
     keep({ ...shown, rows: shown.rows.filter((each) => each !== row) });
     changed();
   };
-  return html`<li class=${stateOf(shown, row, mine)}><time>${seconds(row.at_ms)}</time><span>${text}</span>
+  return html`<li class=${stateOf(shown, row, mine)}><time>${later ? "then" : seconds(row.at_ms)}</time><span>${text}</span>
     <button type="button" class="small" aria-label="Remove ${text}" @click=${remove}>Remove</button></li>`;
 }
 

@@ -19,15 +19,52 @@ export const empty = (peers, brokers) => ({ name: "my-script", title: "My script
 /** Whether parsed JSON is a scenario of a whole cluster. @param {any} content */
 export const isScenario = (content) => typeof content === "object" && content !== null && content.driver === "world" && Array.isArray(content.steps);
 
-/** The rows of a scenario file; a `Wait` step moves the clock too. @param {any} file @returns {Script} */
+/** A scenario file that is not valid; the message is the reason. */
+export class NoScript extends Error {}
+
+/** @param {any} value */
+const isText = (value) => typeof value === "string";
+/** @param {any} value */
+const isNumber = (value) => Number.isSafeInteger(value) && value >= 0;
+/** @param {any} value */
+const isTexts = (value) => Array.isArray(value) && value.every(isText);
+/** @param {any} value */
+const isLists = (value) => Array.isArray(value) && value.every(isTexts);
+/** @type {Record<string, Record<string, (value: any) => boolean>>} The fields of the steps that the page shows in words; `?` marks an optional one. */
+const FIELDS = {
+  At: { ms: isNumber }, Wait: { ms: isNumber }, Kill: { nodes: isTexts }, Restart: { "nodes?": isTexts }, Heal: { "nodes?": isTexts },
+  Stop: { node: isText }, Pause: { node: isText }, Resume: { node: isText }, Down: { node: isText }, Cut: { node: isText, others: isTexts },
+  Delay: { node: isText, others: isTexts, delay_ms: isNumber }, Split: { sides: isLists }, Topic: { topic: isText, "replicas?": isLists },
+  Produce: { partition: isText, "count?": isNumber }, Elect: { partition: isText },
+};
+/** The fields of a file, in the same form. */
+const FILE = { name: isText, "title?": isText, "hypothesis?": isText, "peers?": isNumber, "brokers?": isNumber };
+
+/** The first field that is missing or not valid. @param {any} of @param {Record<string, (value: any) => boolean>} fields */
+const wrongField = (of, fields) => Object.entries(fields).map(([field, valid]) => ({ name: field.replace("?", ""), valid, optional: field.endsWith("?") }))
+  .find(({ name, valid, optional }) => !(optional && of[name] === undefined) && !valid(of[name]))?.name;
+
+/** @param {any} file Raises NoScript. */
+function check(file) {
+  const wrong = wrongField(file, FILE);
+  if (wrong !== undefined) throw new NoScript(`its ${wrong} is missing or not valid`);
+  for (const [i, step] of file.steps.entries()) {
+    if (!isText(step?.type)) throw new NoScript(`step ${i + 1} has no type`);
+    const bad = Object.hasOwn(FIELDS, step.type) ? wrongField(step, FIELDS[step.type]) : undefined;
+    if (bad !== undefined) throw new NoScript(`${bad} of step ${i + 1} (${step.type}) is missing or not valid`);
+  }
+}
+
+/** The rows of a scenario file. A `Wait` step is a row: its length can depend on the cluster. @param {any} file @returns {Script} Raises NoScript. */
 export function scriptOf(file) {
+  check(file);
   /** @type {Row[]} */
   const rows = [];
   /** @type {number | null} */
   let at_ms = null;
   for (const step of file.steps) {
-    if (step.type === "At") at_ms = step.ms;
-    else if (step.type === "Wait") at_ms = (at_ms ?? 0) + step.ms;
+    // A step `At` whose time has passed does not wait.
+    if (step.type === "At") at_ms = Math.max(at_ms ?? 0, step.ms);
     // Every script of this page begins with it.
     else if (step.type !== "Cast" || step.controller !== undefined || step.others !== undefined) rows.push({ at_ms, step });
   }
@@ -49,7 +86,7 @@ export function fileOf({ name, title, hypothesis, rows, end_ms, peers, brokers, 
     clock = at_ms;
     steps.push(step);
   }
-  if (clock === null || end_ms > clock) steps.push({ type: "At", ms: end_ms });
+  if (end_ms > (clock ?? 0)) steps.push({ type: "At", ms: end_ms });
   const types = new Set(rows.map(({ step }) => step.type));
   const subjects = SUBJECTS.filter(([, of]) => of.some((type) => types.has(type))).map(([subject]) => subject);
   return { driver: "world", name, title, hypothesis, subjects, ...rest, peers, brokers, steps };
@@ -110,10 +147,11 @@ export function words(step) {
     case "Stop": return `shut down ${step.node}`;
     case "Pause": case "Resume": return `${type.toLowerCase()} ${step.node}`;
     case "Restart": return step.nodes?.length ? `start ${list(step.nodes)}` : "start all nodes that are down";
+    case "Wait": return `wait ${step.ms / 1000} s`;
     case "Down": return `wait until ${step.node} is down`;
     case "Cut": return `cut ${step.node} ${step.both_ways === false ? "→" : "↔"} ${list(step.others)}`;
     case "Delay": return `delay ${step.node} → ${list(step.others)} by ${step.delay_ms} ms`;
-    case "Split": return `split ${step.sides.map((/** @type {string[]} */ side) => `{${side.join(", ")}}`).join(" | ")}`;
+    case "Split": return `split ${(step.sides ?? []).map((/** @type {string[]} */ side) => `{${list(side)}}`).join(" | ")}`;
     case "Heal": return step.nodes?.length ? `heal ${list(step.nodes)}` : "heal all faults";
     case "Topic": return `create topic ${step.topic}, replicas ${list(step.replicas?.[0] ?? [])}`;
     case "Produce": return `send ${step.count ?? 1} records to ${step.partition}`;

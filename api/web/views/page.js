@@ -4,8 +4,9 @@ import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
 import { duration } from "../format.js";
-import { chosen } from "../tabs.js";
 import { lectureBar, startButton } from "../lecture/bar.js";
+import { shownRuns } from "../store.js";
+import { chosen } from "../tabs.js";
 import { KEYS } from "../time/keys.js";
 import { transport } from "../time/transport.js";
 import { tabs, top } from "./header.js";
@@ -52,8 +53,8 @@ function banner(state, m, moment) {
   } else if (state.poll_problem !== null) {
     banners.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
   }
-  const { run } = state.scenarios;
-  if (run?.live && moment.place.tab === "tracks") banners.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
+  const run = shownRuns(state.scenarios).find((each) => each.live);
+  if (run && moment.place.tab === "tracks") banners.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
   if (moment.playing) banners.push(html`<p class="banner calm" role="status">${icon("looking")} ${moment.playing} runs in a simulated world, for the moment of this link…</p>`);
   if (moment.trouble) banners.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
   return banners;

@@ -12,6 +12,7 @@ import { otherRow, search, subjects, wanted } from "../library/search.js";
 import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
+import { shownRuns } from "../store.js";
 import { Answers } from "../why/answers.js";
 import { badge, copyable, icon, panel } from "./parts.js";
 
@@ -80,7 +81,7 @@ export function scenarios(state, actions, moment, changed) {
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper and Kafka as scenarios. They run in a simulated world and do not
     touch this cluster. A Kafka outage runs twice: with zabka as it is, and with the bug or setting of the outage. “Live” runs a scenario on this cluster and breaks it.`}</p>`;
   // The run is above the list, where users look for it after pressing Play.
-  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, runView(list, run)) : nothing}
+  return panel("scenarios", "Outage library", aside, html`${shownRuns(state.scenarios).map((each) => keyed(each.id, runView(list, each)))}
     ${requested?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${requested.name} cannot be shown: ${requested.trouble}.</p>` : nothing}
     ${list.length ? library(list, state, actions, moment, changed) : intro}`);
 }

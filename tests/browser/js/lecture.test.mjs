@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { kindOf, lectureOf, moved, written } from "../../../api/web/lecture/file.js";
 import { standard } from "../../../api/web/lecture/standard.js";
 import { ALL, filtered, items, subjectsOf } from "../../../api/web/library/filter.js";
-import { empty, fileOf, scriptOf, stepOf, words } from "../../../api/web/scripts/steps.js";
+import { empty, fileOf, NoScript, scriptOf, stepOf, words } from "../../../api/web/scripts/steps.js";
+import { liveRun, shownRuns } from "../../../api/web/store.js";
 import { hash, place } from "../../../api/web/time/hash.js";
 
 const NODES = ["broker-1", "broker-2", "broker-3", "peer-1"];
@@ -27,6 +28,13 @@ test("a lecture with a mistake is rejected with its place", () => {
     [{ zabka_lecture: 2 }, /version 2/], [{ zabka_lecture: 1, plays: [] }, /plays/], [plays({ lesson: "a", scenario: "b" }), /play 2 has both lesson and scenario/],
     [plays({ seed: -1 }), /play 2: seed/], [plays({ script: { driver: "cores" } }), /play 2: script/], [plays({ tab: "nowhere" }), /no tab nowhere/], [plays({ notes: 7 }), /notes/],
   ])) assert.throws(() => lectureOf(content), message);
+});
+
+test("a play can be a scenario with a seed, and its event", () => {
+  const play = { title: "a", notes: "", scenario: "kafka-1211", seed: 7, at: 30 };
+  assert.deepEqual(lectureOf({ zabka_lecture: 1, plays: [play] }).plays, [play]);
+  assert.equal(kindOf(play), "scenario");
+  assert.throws(() => lectureOf({ zabka_lecture: 1, plays: [{ ...play, live: "kafka-1211" }] }), /has both scenario and/);
 });
 
 test("the number of the play is part of the address", () => {
@@ -54,7 +62,35 @@ test("fields and steps that the page does not know stay in the file", () => {
   const file = { driver: "world", name: "a", title: "b", keys: { acks: "1" }, peers: 3, brokers: 0, steps: [{ type: "Wait", ms: 40 }, { type: "Hold", source: "x", target: "y", kind: "ACK" }] };
   const again = fileOf(scriptOf(file));
   assert.deepEqual(again.keys, { acks: "1" });
-  assert.deepEqual(again.steps, [{ type: "At", ms: 40 }, file.steps[1]]);
+  assert.deepEqual(again.steps, file.steps);
+});
+
+test("a wait stays in its place between the steps of a script", () => {
+  const steps = [{ type: "At", ms: 5000 }, { type: "Kill", nodes: ["broker-1"] }, { type: "Wait", ms: 6000 }, { type: "Heal" }, { type: "At", ms: 4000 }, { type: "Resume", node: "peer-1" }];
+  const script = scriptOf({ driver: "world", name: "a", brokers: 0, steps });
+  assert.deepEqual(script.rows.map(({ at_ms }) => at_ms), [5000, 5000, 5000, 5000]);
+  assert.deepEqual(fileOf(script).steps, steps.filter(({ ms }) => ms !== 4000));
+  assert.equal(words(steps[2]), "wait 6 s");
+});
+
+test("a scenario file with a wrong step is rejected with its place", () => {
+  const kill = { type: "Kill", nodes: ["peer-1"] };
+  for (const [step, message] of /** @type {[any, RegExp][]} */ ([
+    [{ type: "Split" }, /^sides of step 2 \(Split\)/], [{ type: "Split", sides: ["broker-1"] }, /sides/], [null, /^step 2 has no type/],
+    [{ type: "At", ms: "5" }, /ms/], [{ type: "Heal", nodes: "peer-1" }, /nodes/],
+  ])) assert.throws(() => scriptOf({ driver: "world", name: "a", steps: [kill, step] }), (reason) => reason instanceof NoScript && message.test(reason.message));
+  assert.throws(() => scriptOf({ driver: "world", steps: [] }), /its name/);
+});
+
+test("a run on this cluster is shown next to a newer simulated run until it ends", () => {
+  const live_run = { id: "r1", live: true, state: "running", requested_ms: 1 };
+  const run = { id: "r2", live: false, state: "ended", requested_ms: 2 };
+  const of = (/** @type {any} */ live) => /** @type {any} */ ({ run, live_run: live });
+  assert.deepEqual(shownRuns(of(live_run)), [run, live_run]);
+  assert.equal(liveRun(of(live_run)), live_run);
+  assert.deepEqual(shownRuns(of({ ...live_run, state: "ended" })), [run]);
+  assert.equal(liveRun(of({ ...live_run, state: "ended" })), null);
+  assert.deepEqual(shownRuns(of(null)), [run]);
 });
 
 const SCRIPTS = [
