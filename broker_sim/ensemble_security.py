@@ -8,11 +8,10 @@ from pathlib import Path
 from zabka.broker_sim.client_security import store_of
 from zabka.broker_sim.configs.config_def import ConfigError, Value
 from zabka.broker_sim.configs.ensemble_tls import ENSEMBLE_TLS_KEYS, EnsembleTls, read_ensemble_tls
+from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
 from zabka.ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
 from zabka.ensemble.server.config.client_context import client_context
 from zabka.ensemble.server.config.tls_stores import BadStore
-
-_IGNORED = "zookeeper.clientCnxnSocket"
 
 
 def ensemble_context(tls: EnsembleTls | None) -> ssl.SSLContext | None:
@@ -42,7 +41,7 @@ def read_ensemble_context(path: Path) -> ssl.SSLContext | None:
         for name, text in trimmed(read_properties(decode_properties(path.read_bytes()))).items():
             if name in keys:
                 values[name] = keys[name].parse(text)
-            elif name != _IGNORED:
+            elif name not in BROKER_WITHOUT_EFFECT:
                 raise ConfigError(f"{name} is not one of {', '.join(keys)}")
         return ensemble_context(read_ensemble_tls(values))
     except OSError as bad:

@@ -13,6 +13,8 @@ from zabka.journal.reader import decode_line
 from zabka.simulation.scenarios.recording import recorded
 
 BATCH_EVENTS = 1_000
+OUT_OF_ORDER_US = 60_000_000
+"""By how much the clocks of hosts can differ: events of the span are not searched beyond."""
 
 
 async def recorded_script(
@@ -49,6 +51,8 @@ async def _entries(history: History, from_us: int, to_us: int) -> tuple[int, int
         entries = [decode_line(row.json) for row in rows]
         if seq == first > 1 and entries[0].wall_us > from_us:
             raise Problem(410, f"the oldest stored event is {first}, and the span begins before it", oldest=first)
+        if entries[0].wall_us > to_us + OUT_OF_ORDER_US:
+            break
         for entry in entries:
             if entry.wall_us < from_us:
                 before = entry.seq

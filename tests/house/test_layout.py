@@ -58,6 +58,7 @@ SHELLS = {
     "broker_sim/password_encoder.py",
     "broker_sim/request_times.py",
     "broker_sim/client_security.py",
+    "broker_sim/ensemble_security.py",
     "broker_sim/secure_kafka_port.py",
     "broker_sim/sasl/key_download.py",
     "broker_sim/sasl/sasl_connection.py",
