@@ -148,6 +148,9 @@ def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, object],
         (["--at", "3", "--set", "peers=5"], "peers cannot change at a moment"),
         (["--at", "3", "--scenario", "kafka-1211"], "kafka-1211 is no scenario that draws its faults"),
         (["--at", "3", "--without", "f1", "--futures", "2"], "--futures draw faults of their own"),
+        (["--at", "3", "--every", "1s"], "--every needs --at and --futures"),
+        (["--at", "3", "--futures", "2", "--every", "1ms"], "--every 1ms: a time in seconds"),
+        (["--at", "3", "--futures", "2", "--every", "0.05"], "--every 0.05: at least 0.1 s is wanted"),
     ],
 )
 def test_invalid_option_gives_one_line_and_exit_code_2(arguments: list[str], reason: str) -> None:

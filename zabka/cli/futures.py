@@ -97,8 +97,8 @@ def table(columns: Sequence[tuple[str, Sequence[Future]]]) -> Iterator[str]:
     """Yield the lines of a table: a column for each change, a row for each figure."""
     rows = [
         ["", *(title for title, _ in columns)],
-        ["lose acknowledged records", *(_share([each.acknowledged_lost > 0 for each in of]) for _, of in columns)],
-        ["violate an invariant", *(_share([each.is_violated for each in of]) for _, of in columns)],
+        ["lose acknowledged records", *(share([each.acknowledged_lost > 0 for each in of]) for _, of in columns)],
+        ["violate an invariant", *(share([each.is_violated for each in of]) for _, of in columns)],
         ["time until a controller exists", *(_times([each.controller_us for each in of]) for _, of in columns)],
         ["time until all partitions are writable", *(_times([each.writable_us for each in of]) for _, of in columns)],
     ]
@@ -107,7 +107,8 @@ def table(columns: Sequence[tuple[str, Sequence[Future]]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _share(seen: Sequence[bool]) -> str:
+def share(seen: Sequence[bool]) -> str:
+    """Return how many of the futures have an outcome, with the confidence interval of the share."""
     low, high = wilson(sum(seen), len(seen))
     return f"{sum(seen)} of {len(seen)} ({100 * low:.0f} to {100 * high:.0f} %)"
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Number of events of each run that are printed at the first difference."""
+EVERY_US_MIN = 100_000
 AS_IT_WAS, WHAT_IF = "as it was", "what if"
 
 
@@ -242,6 +243,20 @@ def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> 
         _write(out, _page(asked, pair, taps))
 
 
+def _over_time(asked: Asked, every: str, futures: int, jobs: int) -> None:
+    """Print how likely a loss was at each moment of the run.  Raises BadChange."""
+    from zabka.cli.forked_pair import BadChange, time_us
+    from zabka.cli.outcome_course import outcome_course
+    from zabka.simulation.engine.garbage import seldom_collected
+
+    every_us = time_us("--every", every)
+    if every_us < EVERY_US_MIN:
+        raise BadChange(f"--every {every}: at least {EVERY_US_MIN / 1_000_000:g} s is wanted")
+    with seldom_collected():
+        for line in outcome_course(asked, every_us, futures, jobs):
+            print_line(line)
+
+
 def _live(question: LiveQuestion, on: str | None, token_file: Path | None, state: str | None, *, as_json: bool) -> None:
     """Print the forecast of a running cluster, or of a state in a file."""
     from zabka.agent.token_file import BadToken, read_token
@@ -303,6 +318,13 @@ Futures = Annotated[
     int,
     typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
 ]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZABKA_EVERY",
+        help="With --futures: count the futures of moments this far apart, from --at to the first loss or the end",
+    ),
+]
 Jobs = Annotated[
     int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
 ]
@@ -343,6 +365,7 @@ def command(
     for_: For = "10s",
     set_: Set = None,
     futures: Futures = 0,
+    every: Every = None,
     jobs: Jobs = None,
     out: Out = None,
     on: On = None,
@@ -362,9 +385,9 @@ def command(
         if (seed is not None) + (on is not None) + (state is not None) != 1:
             raise BadChange("give either a seed (--seed) or a running cluster (--on) or its state (--state)")
         if seed is None:
-            given = (at, without, pause, set_, out, journals)
+            given = (at, without, pause, set_, every, out, journals)
             if any(each is not None for each in given):
-                raise BadChange("--at, --without, --pause, --set, --out and --journals are for a seed")
+                raise BadChange("--at, --without, --pause, --set, --every, --out and --journals are for a seed")
             _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
             return
         check_output(out)
@@ -379,6 +402,11 @@ def command(
             raise BadChange("--at is missing: the moment from which the futures differ, such as --at 12.3s")
         if futures and without:
             raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
+        if every is not None:
+            if not futures or kill or pause or set_ or out or journals:
+                raise BadChange("--every needs --at and --futures, and cannot be combined with a change or a file")
+            _over_time(asked, every, futures, jobs or os.cpu_count() or 1)
+            return
         if journals is not None:
             write_fork(asked, journals)
             return

@@ -1,0 +1,48 @@
+"""`zabka what-if --every`: the share of futures that lose records, from moment to moment of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from zabka.cli.forked_pair import Asked, BadChange
+from zabka.cli.futures import Future
+from zabka.cli.outcome_course import Moment, certain_from, line, outcome_course
+from zabka.simulation.settings import world_settings
+
+CALM = Asked(2, "calm", world_settings(["faults.ms=3500", "drawn.topics=false"]), 4_000_000, (), (), (), {}, 10_000)
+
+
+def moment(at_us: int, *lost: int) -> Moment:
+    return Moment(at_us, [Future(count, False, 0, 1_000_000, "") for count in lost])
+
+
+@pytest.mark.parametrize(
+    ("losing", "certain"),
+    [([(0, 0), (1, 0), (1, 1), (2, 1)], 2), ([(1, 1), (0, 1), (1, 1)], 2), ([(0, 0), (1, 0)], None), ([], None)],
+)
+def test_loss_is_certain_from_the_last_rise_to_all_futures(
+    losing: Sequence[Sequence[int]], certain: int | None
+) -> None:
+    assert certain_from([moment(at_us, *lost) for at_us, lost in enumerate(losing)]) == certain
+
+
+def test_line_has_a_bar_the_share_and_the_median_time() -> None:
+    shown = line(moment(2_500_000, 3, 0, 0, 0))
+    assert shown.split("  ")[1:2] == [" 2.500 s"]
+    assert shown.count("#") == 5
+    assert "1 of 4 (5 to 70 %)" in shown and shown.endswith("1.000 s")
+
+
+def test_report_of_a_calm_run_has_a_line_for_each_moment() -> None:
+    lines = list(outcome_course(CALM, 1_500_000, 1, jobs=1))
+    moments = [each for each in lines if "0 of 1" in each]
+    assert f"1 futures from each of {len(moments)} moments" in lines[0]
+    assert [each.split()[0] for each in moments] == ["4.000", "5.500"]
+    assert lines[-1] == "the run itself loses no committed records"
+
+
+def test_moment_after_the_end_of_the_run_is_rejected() -> None:
+    with pytest.raises(BadChange, match=r"--at 1000000.000 s: the run ends at"):
+        list(outcome_course(CALM._replace(at_us=10**12), 2_000_000, 1, jobs=1))

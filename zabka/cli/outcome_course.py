@@ -1,0 +1,103 @@
+"""Shows how likely an outcome was at each moment of a run (`zabka what-if --futures N --every 1s`).
+
+From each of several moments, N futures continue the run with other random numbers. The share of futures that lose
+acknowledged records rises from moment to moment, until the loss is certain. Moments after the run's first loss are left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from zabka.cli.damage import on_world_clock, seconds
+from zabka.cli.forked_pair import Asked, BadChange
+from zabka.cli.futures import Future, hash_before, numbered, play_futures, share
+from zabka.journal.fold import fold
+from zabka.simulation.fork import Change
+from zabka.simulation.run import ForkedRun, run_forked
+
+MOMENTS_MAX = 1_000
+BAR = 20
+"""Length of the bar of a certain outcome, in characters."""
+NEVER = "never"
+
+
+class Moment(NamedTuple):
+    """A moment of a run, and the futures that begin at it."""
+
+    at_us: int
+    futures: Sequence[Future]
+
+    @property
+    def losing(self) -> int:
+        """Return the number of futures that lose acknowledged records."""
+        return sum(each.acknowledged_lost > 0 for each in self.futures)
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether all futures lose acknowledged records."""
+        return self.losing == len(self.futures)
+
+
+def first_loss_us(run: ForkedRun) -> int | None:
+    """Return the time of the run's first loss of committed records, or None if there is no loss."""
+    return min((loss.at_us for loss in fold(on_world_clock(run.entries)).losses), default=None)
+
+
+def moments_of(run: ForkedRun, at_us: int, every_us: int) -> range:
+    """Return the moments from `at_us` to the run's first loss, or else to its end.  Raises BadChange."""
+    loss_us = first_loss_us(run)
+    end_us = run.entries[-1].mono_us if loss_us is None else loss_us
+    if at_us >= end_us:
+        what = "the run ends" if loss_us is None else "the first records are lost"
+        raise BadChange(f"--at {seconds(at_us)}: {what} at {seconds(end_us)}")
+    found = range(at_us, end_us, every_us)
+    if len(found) > MOMENTS_MAX:
+        raise BadChange(
+            f"--every {seconds(every_us)}: that is {len(found):,} moments; at most {MOMENTS_MAX:,} are played"
+        )
+    return found
+
+
+def certain_from(moments: Iterable[Moment]) -> int | None:
+    """Return the first moment from which on every future of every moment loses records, or None if there is none."""
+    found = None
+    for moment in moments:
+        found = (moment.at_us if found is None else found) if moment.is_certain else None
+    return found
+
+
+def line(moment: Moment) -> str:
+    """Return the table's line of a moment."""
+    known = [each.writable_us for each in moment.futures if each.writable_us is not None]
+    writable = seconds(int(median(known))) if known else NEVER
+    bar = "#" * round(BAR * moment.losing / len(moment.futures))
+    counted = share([each.acknowledged_lost > 0 for each in moment.futures])
+    return f"{seconds(moment.at_us):>10}  {bar:{BAR}}  {counted:24}  {writable}"
+
+
+def outcome_course(asked: Asked, every_us: int, count: int, jobs: int) -> Iterator[str]:
+    """Yield the lines of the report, each as soon as its futures have been played.  Raises BadChange."""
+    at_us = asked.at_us or 0
+    run = run_forked(asked.seed, asked.scenario, Change(at_us), asked.settings)
+    moments = moments_of(run, at_us, every_us)
+    yield f"seed {asked.seed} of {asked.scenario}: {count} futures from each of {len(moments):,} moments"
+    yield f"{'moment':>10}  {'lose acknowledged records':{BAR + 26}}  median time until all partitions are writable"
+    played: list[Moment] = []
+    for moment_us in moments:
+        changes = numbered(Change(moment_us), count)
+        found = Moment(moment_us, play_futures(asked.seed, asked.scenario, asked.settings, changes, jobs))
+        before = hash_before(run, moment_us)
+        assert all(future.before == before for future in found.futures), "please report this"
+        played.append(found)
+        yield line(found)
+    loss_us, certain_us = first_loss_us(run), certain_from(played)
+    yield (
+        "the run itself loses no committed records"
+        if loss_us is None
+        else (f"the run itself loses committed records at {seconds(loss_us)}")
+    )
+    if certain_us is not None:
+        yield f"from {seconds(certain_us)} on, each of these futures loses acknowledged records"
