@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from zabka.cli.forked_pair import Asked, BadChange
-from zabka.cli.futures import Future
+from zabka.cli.futures import Future, numbered, play_futures
 from zabka.cli.outcome_course import Moment, certain_from, line, outcome_course
+from zabka.cli.spark_futures import spark_futures
+from zabka.simulation.fork import Change
 from zabka.simulation.settings import world_settings
 
 CALM = Asked(2, "calm", world_settings(["faults.ms=3500", "drawn.topics=false"]), 4_000_000, (), (), (), {}, 10_000)
+
+ALONE = partial(play_futures, jobs=1)
 
 
 def moment(at_us: int, *lost: int) -> Moment:
@@ -36,7 +42,7 @@ def test_line_has_a_bar_the_share_and_the_median_time() -> None:
 
 
 def test_report_of_a_calm_run_has_a_line_for_each_moment() -> None:
-    lines = list(outcome_course(CALM, 1_500_000, 1, jobs=1))
+    lines = list(outcome_course(CALM, 1_500_000, 1, ALONE))
     moments = [each for each in lines if "0 of 1" in each]
     assert f"1 futures from each of {len(moments)} moments" in lines[0]
     assert [each.split()[0] for each in moments] == ["4.000", "5.500"]
@@ -45,4 +51,13 @@ def test_report_of_a_calm_run_has_a_line_for_each_moment() -> None:
 
 def test_moment_after_the_end_of_the_run_is_rejected() -> None:
     with pytest.raises(BadChange, match=r"--at 1000000.000 s: the run ends at"):
-        list(outcome_course(CALM._replace(at_us=10**12), 2_000_000, 1, jobs=1))
+        list(outcome_course(CALM._replace(at_us=10**12), 2_000_000, 1, ALONE))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs java")
+def test_spark_tasks_play_the_same_futures() -> None:
+    changes = numbered(Change(4_000_000), 3)
+    with spark_futures("local[2]") as play:
+        of_spark = play(CALM.seed, CALM.scenario, CALM.settings, changes)
+    assert of_spark == ALONE(CALM.seed, CALM.scenario, CALM.settings, changes)

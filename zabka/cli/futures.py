@@ -64,8 +64,12 @@ def play_future(seed: int, scenario: str, settings: WorldSettings | None, change
     )
 
 
+PlayFutures = Callable[[int, str, WorldSettings | None, Sequence[Change]], list[Future]]
+"""Plays one possible future of a seed and scenario for each change, and returns the results."""
+
+
 def play_futures(
-    seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change], jobs: int
+    seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change], *, jobs: int
 ) -> list[Future]:
     """Play one possible future for each change, in `jobs` processes, and return the results."""
     calls = (partial(play_future, seed, scenario, settings, change) for change in changes)

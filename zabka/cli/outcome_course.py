@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zabka.cli.damage import on_world_clock, seconds
 from zabka.cli.forked_pair import Asked, BadChange
-from zabka.cli.futures import Future, hash_before, numbered, play_futures, share
+from zabka.cli.futures import Future, PlayFutures, hash_before, numbered, share
 from zabka.journal.fold import fold
 from zabka.simulation.fork import Change
 from zabka.simulation.run import ForkedRun, run_forked
@@ -78,7 +78,7 @@ def line(moment: Moment) -> str:
     return f"{seconds(moment.at_us):>10}  {bar:{BAR}}  {counted:24}  {writable}"
 
 
-def outcome_course(asked: Asked, every_us: int, count: int, jobs: int) -> Iterator[str]:
+def outcome_course(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[str]:
     """Yield the lines of the report, each as soon as its futures have been played.  Raises BadChange."""
     at_us = asked.at_us or 0
     run = run_forked(asked.seed, asked.scenario, Change(at_us), asked.settings)
@@ -88,7 +88,7 @@ def outcome_course(asked: Asked, every_us: int, count: int, jobs: int) -> Iterat
     played: list[Moment] = []
     for moment_us in moments:
         changes = numbered(Change(moment_us), count)
-        found = Moment(moment_us, play_futures(asked.seed, asked.scenario, asked.settings, changes, jobs))
+        found = Moment(moment_us, play(asked.seed, asked.scenario, asked.settings, changes))
         before = hash_before(run, moment_us)
         assert all(future.before == before for future in found.futures), "please report this"
         played.append(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +20,7 @@ from zabka.cli.simulate import USAGE, print_line
 if TYPE_CHECKING:
     from zabka.cli.damage import Figure
     from zabka.cli.forked_pair import Asked, Pair
+    from zabka.cli.futures import PlayFutures
     from zabka.cli.live_what_if import LiveQuestion
     from zabka.journal.causes import Causes
     from zabka.journal.events import Entry
@@ -163,19 +166,18 @@ def _write(out: Path, page: bytes) -> None:
     print_line(f"{out}: {len(page) / 1_000_000:.2f} MB", error=True)
 
 
-def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
+def _futures(asked: Asked, pair: Pair, count: int, play: PlayFutures) -> Iterator[str]:
     """Yield the lines of a table that compares futures of the run, and of the fork if there is a change.
 
     Each future continues from the time of the change with other random numbers.
     """
     from zabka.cli.damage import seconds
-    from zabka.cli.futures import hash_before, numbered, play_futures, table
+    from zabka.cli.futures import hash_before, numbered, table
     from zabka.simulation.fork import Change
 
     changes = [Change(pair.change.at_us), *([] if pair.change.is_empty else [pair.change])]
     columns = [
-        (change_text(each), play_futures(asked.seed, asked.scenario, asked.settings, numbered(each, count), jobs))
-        for each in changes
+        (change_text(each), play(asked.seed, asked.scenario, asked.settings, numbered(each, count))) for each in changes
     ]
     before = hash_before(pair.run, pair.change.at_us)
     assert all(future.before == before for _, column in columns for future in column), "please report this"
@@ -220,10 +222,10 @@ def write_fork(asked: Asked, directory: Path) -> None:
     print_line(msgspec.json.encode(found).decode())
 
 
-def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> None:
+def what_if(asked: Asked, out: Path | None, futures: int = 0, play_futures: PlayFutures | None = None) -> None:
     """Play the run and its fork, and print the comparison; with `out`, write both as one HTML file.
 
-    With `futures`, also count the outcomes of that many futures.
+    With `futures`, also count the outcomes of that many futures, which `play_futures` plays.
 
     Raises BadChange, and NoPage if the page is not installed.
     """
@@ -236,14 +238,28 @@ def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> 
         pair = play(asked, taps or (None, None))
     for line in report(asked, pair):
         print_line(line)
-    if futures:
-        for line in _futures(asked, pair, futures, jobs):
+    if futures and play_futures is not None:
+        for line in _futures(asked, pair, futures, play_futures):
             print_line(line)
     if out is not None:
         _write(out, _page(asked, pair, taps))
 
 
-def _over_time(asked: Asked, every: str, futures: int, jobs: int) -> None:
+@contextmanager
+def _players(master: str | None, jobs: int | None) -> Iterator[PlayFutures]:
+    """Yield the function that plays futures: in local processes, or in Spark tasks if `master` is given."""
+    from zabka.cli.futures import play_futures
+
+    if master is None:
+        yield partial(play_futures, jobs=jobs or os.cpu_count() or 1)
+        return
+    from zabka.cli.spark_futures import spark_futures
+
+    with spark_futures(master) as play:
+        yield play
+
+
+def _over_time(asked: Asked, every: str, futures: int, play: PlayFutures) -> None:
     """Print how likely a loss was at each moment of the run.  Raises BadChange."""
     from zabka.cli.forked_pair import BadChange, time_us
     from zabka.cli.outcome_course import outcome_course
@@ -253,7 +269,7 @@ def _over_time(asked: Asked, every: str, futures: int, jobs: int) -> None:
     if every_us < EVERY_US_MIN:
         raise BadChange(f"--every {every}: at least {EVERY_US_MIN / 1_000_000:g} s is wanted")
     with seldom_collected():
-        for line in outcome_course(asked, every_us, futures, jobs):
+        for line in outcome_course(asked, every_us, futures, play):
             print_line(line)
 
 
@@ -328,6 +344,10 @@ Every = Annotated[
 Jobs = Annotated[
     int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
 ]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Any Spark master, such as spark://host:7077, which plays the futures of a seed as tasks"),
+]
 Out = Annotated[
     Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
 ]
@@ -367,6 +387,7 @@ def command(
     futures: Futures = 0,
     every: Every = None,
     jobs: Jobs = None,
+    master: Master = None,
     out: Out = None,
     on: On = None,
     token_file: TokenFile = None,
@@ -385,9 +406,9 @@ def command(
         if (seed is not None) + (on is not None) + (state is not None) != 1:
             raise BadChange("give either a seed (--seed) or a running cluster (--on) or its state (--state)")
         if seed is None:
-            given = (at, without, pause, set_, every, out, journals)
+            given = (at, without, pause, set_, every, master, out, journals)
             if any(each is not None for each in given):
-                raise BadChange("--at, --without, --pause, --set, --every, --out and --journals are for a seed")
+                raise BadChange("--at, --without, --pause, --set, --every, --master, --out, --journals are for a seed")
             _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
             return
         check_output(out)
@@ -400,16 +421,23 @@ def command(
             raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
         if futures and at is None:
             raise BadChange("--at is missing: the moment from which the futures differ, such as --at 12.3s")
+        if master is not None and (jobs is not None or not futures):
+            raise BadChange("--master plays the --futures as Spark tasks: give --futures, and leave --jobs out")
         if futures and without:
             raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
         if every is not None:
             if not futures or kill or pause or set_ or out or journals:
                 raise BadChange("--every needs --at and --futures, and cannot be combined with a change or a file")
-            _over_time(asked, every, futures, jobs or os.cpu_count() or 1)
+            with _players(master, jobs) as play:
+                _over_time(asked, every, futures, play)
             return
         if journals is not None:
             write_fork(asked, journals)
             return
-        what_if(asked, out, futures, jobs or os.cpu_count() or 1)
+        if not futures:
+            what_if(asked, out)
+            return
+        with _players(master, jobs) as play:
+            what_if(asked, out, futures, play)
     except (OSError, BadChange, BadSetting, NoPage) as reason:
         fail(reason, USAGE)

@@ -30,6 +30,14 @@ play(Run(0, 9, "chaos", ("faults.ms=100",)))
 """Program that loads everything that a campaign's run needs. It executes two runs, so that partial reads are covered
 too.
 """
+FUTURES = """
+import pyspark.daemon, pyspark.worker
+from zabka.cli.futures import play_future
+from zabka.simulation.fork import Change
+from zabka.simulation.settings import world_settings
+play_future(0, "calm", world_settings(["faults.ms=100", "drawn.topics=false"]), Change(0, future=1))
+"""
+"""Program that loads everything that a future of a run needs."""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker
