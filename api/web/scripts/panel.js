@@ -6,6 +6,7 @@ import { curl, outcome, requests } from "../actions.js";
 import { offer, takeJson, takes } from "../files.js";
 import { interesting, NotPlayed, playKept } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
+import { liveRun, shownRuns } from "../store.js";
 import { badge, icon, panel, select, submit } from "../views/parts.js";
 import { ACTIONS, empty, fileOf, isName, isScenario, NoScript, scriptOf, sorted, stepOf, words } from "./steps.js";
 
@@ -76,8 +77,8 @@ function current(m) {
 export function scripts(state, m, actions, moment, changed) {
   const shown = current(m);
   const nodes = [...m.brokers.filter((b) => b.ours), ...m.peers].map((n) => n.name);
-  const { run } = state.scenarios;
-  const mine = run?.scenario === `${shown.name}.json` ? run : null;
+  const found = shownRuns(state.scenarios).filter((each) => each.scenario === `${shown.name}.json`);
+  const mine = found.find((each) => each.live) ?? found[0] ?? null;
   const aside = html`<span class="sum"><b>${shown.rows.length}</b> ${shown.rows.length === 1 ? "step" : "steps"}</span>`;
   return panel("fault-script", "Script of faults", aside, html`<div class="script">
     <p class="quiet">Faults at fixed times. The same script runs on this cluster and in a simulated world: <code>zabka scenarios run FILE</code>.</p>
@@ -168,7 +169,7 @@ function stateOf(shown, row, mine) {
 function buttons(shown, state, actions, moment, changed) {
   const live = requests.playFile(fileOf(shown), true);
   const simulated = requests.playFile(fileOf(shown), false);
-  const runs = state.scenarios.run?.live && state.scenarios.run.state !== "ended" ? state.scenarios.run : null;
+  const runs = liveRun(state.scenarios);
   const run = () => {
     if (armed) void play(live, actions, changed);
     armed = !armed;
