@@ -152,15 +152,17 @@ function inSight() {
   const line = document.querySelector(".events .shown");
   const list = line?.parentElement;
   if (!(line instanceof HTMLElement) || !list) return;
+  const rail = line.closest(".rail");
   const observer = new IntersectionObserver(() => {
-    if (!scrolledTo(list, line)) return;
+    const moved = scrolledTo(list, line);
+    if (!(rail !== null && upTo(rail, line)) && !moved) return;
     // An observer reports changes only: observe again, in case the line is still hidden in the next frame.
     observer.unobserve(line);
     observer.observe(line);
-  }, { root: list, threshold: VISIBLE_SHARES });
+  }, { threshold: VISIBLE_SHARES });
   observer.observe(line);
   sight = observer;
-  for (const type of USER_SCROLLS) list.addEventListener(type, () => observer.disconnect(), { once: true, passive: true });
+  for (const type of USER_SCROLLS) (rail ?? list).addEventListener(type, () => observer.disconnect(), { once: true, passive: true });
 }
 
 /** Scroll the list if the line is hidden; return whether it moved. @param {HTMLElement} list @param {HTMLElement} line */
@@ -171,6 +173,14 @@ function scrolledTo(list, line) {
   if (top >= before && top + needed <= before + height) return false;
   list.scrollTop = top - height / 3;
   return list.scrollTop !== before;
+}
+
+/** Scroll the side panel if the line lies below its end; return whether it moved. @param {Element} rail @param {HTMLElement} line */
+function upTo(rail, line) {
+  const hidden = line.getBoundingClientRect().bottom - rail.getBoundingClientRect().bottom;
+  const before = rail.scrollTop;
+  if (hidden > 0) rail.scrollTop += hidden;
+  return rail.scrollTop !== before;
 }
 
 /** @param {State} state */
