@@ -17,7 +17,7 @@ from zabka.broker_sim.configs.config_def import split_list
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes, node_name
 from zabka.broker_sim.refusals import Refused
 from zabka.ensemble.errors import ZooKeeperError
-from zabka.kafka.scram import ITERATIONS_MIN, SCRAM_SHA_256, SCRAM_SHA_512, keys_of, salted_password
+from zabka.kafka.scram import ITERATIONS_MIN, SCRAM_SHA_256, SCRAM_SHA_512, Upsertion, keys_of, salted_password
 
 MECHANISMS = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
 ITERATIONS_MAX = 16_384
@@ -28,15 +28,6 @@ class Credential(NamedTuple):
 
     mechanism: int
     iterations: int
-
-
-class Upsertion(NamedTuple):
-    """A credential to create or replace."""
-
-    mechanism: int
-    iterations: int
-    salt: bytes
-    salted_password: bytes
 
 
 class ScramResult(NamedTuple):

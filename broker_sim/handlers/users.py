@@ -10,12 +10,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from zabka.broker_sim.configs.scram_credentials import ScramCredentials, Upsertion
+from zabka.broker_sim.configs.scram_credentials import ScramCredentials
 from zabka.broker_sim.quotas.client_quotas import ClientQuotas, Component, Entity, QuotaChange
 from zabka.broker_sim.refusals import Refused
 from zabka.broker_sim.request_context import Handler, RequestContext
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.scram import Upsertion
 from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 

@@ -24,12 +24,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
-
-
-@pytest.fixture
 def lake(tmp_path: Path) -> Path:
     made = tmp_path / "analytics"
     made.mkdir()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.api.api_server import Server
 from tests.journal.golden_files import GOLDEN
@@ -18,18 +15,6 @@ from zabka.journal import events as e
 from zabka.journal.writer import encode_line
 
 V1 = "/api/v1"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
 
 
 def lost(broker: int, first: int, last: int, committed: int) -> bytes:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import httpx
-import pytest
 
 from tests.api.api_server import Server
 from zabka.api.collector.joined_brokers import JoinedBrokers
@@ -17,18 +13,6 @@ from zabka.journal.fold import apply
 
 V1 = "/api/v1"
 JOINED = Registration(41, 0x400, "10.0.0.4", 9092)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
 
 
 def test_joined_broker_is_listed_with_details_from_zookeeper(server: Server, http: httpx.Client) -> None:

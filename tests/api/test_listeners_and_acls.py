@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,6 @@ BINDING = AclBinding(
     ResourcePattern(ResourceType.TRANSACTIONAL_ID, "pay-", PatternType.PREFIXED),
     AclEntry("User:shop", "*", AclOperation.DESCRIBE, Permission.DENY),
 )
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 def ask(server: Server, path: str, **headers: str) -> httpx.Response:

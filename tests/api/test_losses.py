@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ class Journal:
             self.count += 1
             lines += encode_line(self.node, self.count, 1_000_000 + self.count, 0, event)
         return JournalChunk(self.node, lines, Position("told", self.count, self.count))
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -17,12 +16,6 @@ from zabka.ensemble.runtime.link_fault import HeldFault
 FAULTS = "/api/v1/faults"
 TEXT = "Produce topic=orders: drop_response, once"
 LOST = {"kind": "request", "api": "Produce", "topic": "orders", "effect": "drop_response", "times": 1}
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +36,6 @@ from zabka.journal.writer import encode_line
 from zabka.kafka.zk.znodes import LeaderAndIsr, encode_partition_state
 
 V1 = "/api/v1"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
 
 
 def test_broker_with_a_stale_belief_is_shown_with_its_belief(server: Server, http: httpx.Client) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -28,18 +26,6 @@ FILE: dict[str, Any] = {
     "driver": "world", "name": "two-faults", "title": "Two faults", "hypothesis": "It recovers.", "peers": 3,
     "brokers": 3, "steps": [{"type": "At", "ms": 5000}, {"type": "Kill", "nodes": ["broker-2"]}],
 }  # fmt: skip
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
 
 
 def until(http: httpx.Client, started: httpx.Response, holds: str) -> dict[str, Any]:

@@ -31,12 +31,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
-
-
 def test_last_status_of_a_silent_host_is_valid_for_two_seconds(server: Server, http: httpx.Client) -> None:
     server.agent.freeze(1.5)
     found = http.get(f"{V1}/peers/1").json()

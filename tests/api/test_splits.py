@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,12 +10,6 @@ import pytest
 from tests.api.api_server import Server
 
 NODES = "peer-1, peer-2, peer-3, broker-1, broker-2, broker-3"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 def split(server: Server, *sides: list[str]) -> httpx.Response:

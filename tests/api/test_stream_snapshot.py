@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from zabka.journal.events import ControllerElected
 from zabka.journal.writer import encode_line
 
 EVENTS = "/api/v1/events?snapshot=true"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 def collect_elections(server: Server, first: int, last: int) -> None:

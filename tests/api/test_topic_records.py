@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ def reading(end: int | None, size: int, new: int = 0, leader: int = 1) -> TopicR
 
 def seen(offset: int, value: bytes | None, *headers: tuple[str, bytes | None]) -> RecordSeen:
     return RecordSeen(Record(None, value, 1_700_000_000_000, offset, headers), 4, False, None, None, None)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 def ask(server: Server, path: str, **headers: str) -> httpx.Response:

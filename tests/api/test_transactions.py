@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,12 +31,6 @@ def payments(state: str = "Ongoing", *, started_ms: int = -1) -> e.TransactionCh
 
 def held(partition: int, producer_id: int) -> e.LastStableOffsetHeld:
     return e.LastStableOffsetHeld(1, "orders", partition, 0, 12, 20, producer_id, 3, 10_500)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path) as running:
-        yield running
 
 
 def answered(server: Server) -> Any:

@@ -34,12 +34,6 @@ def server(tmp_path: Path, follower: FakeFollower) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
-        yield client
-
-
 def leads(server: Server, peer: int = 1) -> None:
     """Make a peer the leader of the ensemble."""
     server.collector.state.zab_leader_id = peer

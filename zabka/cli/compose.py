@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from zabka.cli.options import Settings
+from zabka.cli.options import Secure, Settings
 
 
 def command(
@@ -19,14 +19,7 @@ def command(
         str, typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)")
     ] = "default",
     set_: Settings = None,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure",
-            envvar="ZABKA_SECURE",
-            help="TLS, users and ACLs; writes secrets next to --out",
-        ),
-    ] = False,
+    secure: Secure = False,
     out: Annotated[Path | None, typer.Option(help="File to write [default: standard output]")] = None,
 ) -> None:
     """Write the compose.yaml of a cluster of containers."""

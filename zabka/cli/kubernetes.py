@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from zabka.cli.options import Settings
+from zabka.cli.options import Secure, Settings
 
 
 def command(
@@ -24,14 +24,7 @@ def command(
     secret: Annotated[
         bool, typer.Option("--secret", help="Make the agents' token and write it, too, as a Secret")
     ] = False,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure",
-            envvar="ZABKA_SECURE",
-            help="TLS, users and ACLs; writes secrets next to --out",
-        ),
-    ] = False,
+    secure: Secure = False,
     out: Annotated[Path | None, typer.Option(help="File to write [default: standard output]")] = None,
 ) -> None:
     """Write the Kubernetes manifests of a cluster."""

@@ -24,3 +24,6 @@ Scenario = Annotated[
         "or a scenario that `zabka scenarios list` names, or a scenario's JSON file",
     ),
 ]
+Secure = Annotated[
+    bool, typer.Option("--secure", envvar="ZABKA_SECURE", help="TLS, users and ACLs; writes secrets next to --out")
+]

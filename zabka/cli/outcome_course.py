@@ -46,9 +46,8 @@ def first_loss_us(run: ForkedRun) -> int | None:
     return min((loss.at_us for loss in fold(on_world_clock(run.entries)).losses), default=None)
 
 
-def moments_of(run: ForkedRun, at_us: int, every_us: int) -> range:
+def moments_of(run: ForkedRun, loss_us: int | None, at_us: int, every_us: int) -> range:
     """Return the moments from `at_us` to the run's first loss, or else to its end.  Raises BadChange."""
-    loss_us = first_loss_us(run)
     end_us = run.entries[-1].mono_us if loss_us is None else loss_us
     if at_us >= end_us:
         what = "the run ends" if loss_us is None else "the first records are lost"
@@ -82,7 +81,8 @@ def outcome_course(asked: Asked, every_us: int, count: int, play: PlayFutures) -
     """Yield the lines of the report, each as soon as its futures have been played.  Raises BadChange."""
     at_us = asked.at_us or 0
     run = run_forked(asked.seed, asked.scenario, Change(at_us), asked.settings)
-    moments = moments_of(run, at_us, every_us)
+    loss_us = first_loss_us(run)
+    moments = moments_of(run, loss_us, at_us, every_us)
     yield f"seed {asked.seed} of {asked.scenario}: {count} futures from each of {len(moments):,} moments"
     yield f"{'moment':>10}  {'lose acknowledged records':{BAR + 26}}  median time until all partitions are writable"
     played: list[Moment] = []
@@ -93,7 +93,7 @@ def outcome_course(asked: Asked, every_us: int, count: int, play: PlayFutures) -
         assert all(future.before == before for future in found.futures), "please report this"
         played.append(found)
         yield line(found)
-    loss_us, certain_us = first_loss_us(run), certain_from(played)
+    certain_us = certain_from(played)
     yield (
         "the run itself loses no committed records"
         if loss_us is None

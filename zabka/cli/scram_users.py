@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes, node_name
-from zabka.broker_sim.configs.scram_credentials import MECHANISMS, Upsertion, password_upsertion, stored_credential
+from zabka.broker_sim.configs.scram_credentials import MECHANISMS, password_upsertion, stored_credential
 from zabka.broker_sim.ensemble_security import read_ensemble_context
 from zabka.broker_sim.refusals import Refused
 from zabka.cli.kafka_command import CommandFailed, asyncio_runtime, print_error, print_line, run
@@ -23,8 +23,8 @@ from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.kafka.client.admin_client import AdminClient
-from zabka.kafka.client.scram_admin import ScramUpsertion, alter_scram_credentials, describe_scram_credentials
-from zabka.kafka.scram import ITERATIONS_MIN
+from zabka.kafka.client.scram_admin import alter_scram_credentials, describe_scram_credentials
+from zabka.kafka.scram import ITERATIONS_MIN, Upsertion
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.registration import create_persistent_paths
 
@@ -118,7 +118,7 @@ def run_with_brokers(options: argparse.Namespace, parse_changes: ParseChanges) -
 
 
 async def _alter_at_brokers(client: AdminClient, user: str, changes: Mapping[str, str | None]) -> None:
-    upsertions = [ScramUpsertion(*upsertion(name, text)) for name, text in changes.items() if text is not None]
+    upsertions = [upsertion(name, text) for name, text in changes.items() if text is not None]
     deleted = [name for name, text in changes.items() if text is None]
     known = await describe_scram_credentials(client, user) if deleted else {}
     missing = [name for name in deleted if _NUMBERS.get(name) not in known.get(user, {})]

@@ -11,12 +11,11 @@ from typing import Any
 
 from zabka.cli.failure import fail
 from zabka.cli.futures import Future, PlayFutures, play_future
+from zabka.cli.simulate import USAGE
 from zabka.cli.spark_connect import no_connect
 from zabka.ensemble.runtime.extras import Lacking, require
 from zabka.simulation.fork import Change
 from zabka.simulation.settings import WorldSettings
-
-USAGE = 2
 
 
 @contextmanager

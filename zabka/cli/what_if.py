@@ -222,7 +222,7 @@ def write_fork(asked: Asked, directory: Path) -> None:
     print_line(msgspec.json.encode(found).decode())
 
 
-def what_if(asked: Asked, out: Path | None, futures: int = 0, play_futures: PlayFutures | None = None) -> None:
+def what_if(asked: Asked, out: Path | None, futures: int, play_futures: PlayFutures) -> None:
     """Play the run and its fork, and print the comparison; with `out`, write both as one HTML file.
 
     With `futures`, also count the outcomes of that many futures, which `play_futures` plays.
@@ -238,7 +238,7 @@ def what_if(asked: Asked, out: Path | None, futures: int = 0, play_futures: Play
         pair = play(asked, taps or (None, None))
     for line in report(asked, pair):
         print_line(line)
-    if futures and play_futures is not None:
+    if futures:
         for line in _futures(asked, pair, futures, play_futures):
             print_line(line)
     if out is not None:
@@ -433,9 +433,6 @@ def command(
             return
         if journals is not None:
             write_fork(asked, journals)
-            return
-        if not futures:
-            what_if(asked, out)
             return
         with _players(master, jobs) as play:
             what_if(asked, out, futures, play)

@@ -29,6 +29,15 @@ _SERVER_FIRST = re.compile(
 _SERVER_FINAL = re.compile(rf"(?:e=(?P<error>[^,]+)|v=(?P<signature>{_BASE64})){_EXTENSIONS}")
 
 
+class Upsertion(NamedTuple):
+    """A credential to create or replace, with the mechanism's code in requests."""
+
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
 class ScramKeys(NamedTuple):
     """The keys that are derived from a salted password (RFC 5802, section 3)."""
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from zabka.kafka.client.client import REQUEST_TIMEOUT_MS
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 from zabka.kafka.client.controller_client import ControllerClient
+from zabka.kafka.scram import Upsertion
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 _VERSION = 0
 
 
-class ScramUpsertion(NamedTuple):
-    """A user's new credential for a mechanism, which is given by its code."""
-
-    mechanism: int
-    iterations: int
-    salt: bytes
-    salted_password: bytes
-
-
 async def alter_scram_credentials(
-    client: ControllerClient, user: str, upsertions: Sequence[ScramUpsertion], deletions: Sequence[int]
+    client: ControllerClient, user: str, upsertions: Sequence[Upsertion], deletions: Sequence[int]
 ) -> None:
     """Change credentials of one user. Raises KafkaRequestFailed, KafkaUnavailable."""
     asked = request(
