@@ -7,6 +7,8 @@ import contextlib
 import ssl
 from collections.abc import Collection
 
+from zabka.ensemble.runtime.disconnect import disconnect
+
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TIMEOUT_S = 0.5
 
@@ -24,7 +26,7 @@ async def ask(host: str, port: int, word: str, tls: ssl.SSLContext | None = None
                     parts.append(part)
                     size += len(part)
             finally:
-                writer.close()
+                disconnect(writer.transport)
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
     except (OSError, TimeoutError):

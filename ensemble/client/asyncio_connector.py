@@ -28,6 +28,7 @@ from zabka.ensemble.records import (
     Request,
     WatcherEvent,
 )
+from zabka.ensemble.runtime.disconnect import disconnect
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Size limit of a reply. A longer reply (a list of very many children) closes the connection."""
@@ -183,7 +184,7 @@ class ClientConnection(asyncio.Protocol):
             self.opening.cancel()
         if self._transport is not None:
             self._flush()
-            self._transport.close()
+            disconnect(self._transport)
             self._transport = None
 
     def fail(self, reason: str) -> None:

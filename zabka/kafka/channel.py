@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
+from zabka.ensemble.runtime.disconnect import disconnect
 from zabka.ensemble.server.net.peer_security import tls_problem
 from zabka.kafka.channel_security import PLAIN_TEXT, ChannelSecurity
 from zabka.kafka.kafka_tap import CallerLine, KafkaTap
@@ -259,7 +260,7 @@ class _Connection(asyncio.Protocol):
             self._line.broke(first.correlation_id, first.request, first.sent_us, reason)
         self._opening.cancel()
         if self._transport is not None:
-            self._transport.close()
+            disconnect(self._transport)
         calls, self._calls = self._calls, deque()
         held, self._held = self._held, deque()
         text = f"broker {self._to.broker_id}: {reason}"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trustme
 
 from zabka.ensemble.client import connect
 from zabka.ensemble.client.asyncio_connector import FRAME_BYTES_MAX, AsyncioConnector, ClientConnection
@@ -229,5 +234,36 @@ def test_context_manager_exits_even_if_no_server_replies() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), connect("127.0.0.1:1"):
                 raise AssertionError("unreachable")
+
+    run(scenario)
+
+
+def serve_tls_until_eof(listener: socket.socket, context: ssl.SSLContext) -> int:
+    """Accept a TLS connection, and read its encrypted bytes to their end without a reply. Return their number."""
+    accepted, _ = listener.accept()
+    with context.wrap_socket(accepted, server_side=True) as connection:
+        size = 0
+        while select.select([connection], [], [], WAIT_S / 2)[0]:
+            read = os.read(connection.fileno(), 4096)
+            if not read:
+                return size
+            size += len(read)
+    raise TimeoutError("the client did not close its connection")
+
+
+def test_tls_connection_closes_without_a_reply_of_the_server() -> None:
+    authority = trustme.CA()
+    serving, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    authority.configure_trust(trusting)
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            hosts = f"127.0.0.1:{listener.getsockname()[1]}"
+            served = asyncio.create_task(asyncio.to_thread(serve_tls_until_eof, listener, serving))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5), connect(hosts, ssl_context=trusting):
+                    raise AssertionError("unreachable")
+            assert await served > 0
 
     run(scenario)
