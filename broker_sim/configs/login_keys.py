@@ -123,6 +123,10 @@ class TokenLoginKeys(NamedTuple):
     extensions: Mapping[str, str]
     refresh: RefreshKeys
 
+    def __repr__(self) -> str:
+        """Representation without secrets."""
+        return f"TokenLoginKeys({self.source!r})"
+
 
 def read_login(value: Callable[[str], Value], options: Mapping[str, str], handler: str) -> TokenLoginKeys:
     """Return how tokens are obtained. Raises ConfigError.

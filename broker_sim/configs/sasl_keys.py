@@ -263,7 +263,7 @@ def _token_login(value: Callable[[str], Value], options: Mapping[str, str], hand
         login = read_login(value, options, handler)
         check_login(login)
     except ConfigError as wrong:
-        raise ConfigError(f"login with {OAUTHBEARER} by {key}: {wrong}") from None
+        raise ConfigError(f"login with {OAUTHBEARER} and {key}: {wrong}") from None
     return login
 
 

@@ -69,7 +69,9 @@ def unsigned_token(options: Mapping[str, str], wall_ms: int) -> LoginToken:
     if not isinstance(principal, str):
         raise ConfigError(f"The '{principal_claim}' claim was not of type String")
     if not principal.strip():
-        raise ConfigError(f"No principal name in JWT claim: {principal_claim}")
+        raise ConfigError(
+            f"No principal name in JWT claim: {principal_claim}. Set the option {_STRING}{principal_claim}"
+        )
     scope_claim = options.get(f"{_OPTION}ScopeClaimName", "").strip() or "scope"
     if not isinstance(claims.get(scope_claim, ""), str | list):
         raise ConfigError(f"The '{scope_claim}' claim was not of type List")
