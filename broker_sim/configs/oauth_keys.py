@@ -13,7 +13,7 @@ A key of the listener's mechanism overrides that of the listener, which override
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
@@ -193,17 +193,16 @@ def _checked_url(url: str, listener: str) -> str:
     return checked_url(_URL, url)
 
 
-def unused_oauth_key(name: str, are_used: Callable[[str], bool]) -> str | None:
+def unused_oauth_key(name: str, users: Collection[str]) -> str | None:
     """Return a warning for a key of signed tokens that applies to no listener.
 
-    `are_used` returns whether a listener, given as the prefix of its keys, verifies signed tokens. The prefix of all
-    listeners is empty.
+    `users` has the listeners that use the key, each as the prefix of its keys. The prefix of all listeners is empty.
     """
     key = next((key for key in OAUTH_NAMES if name == key or name.endswith(f".{key}")), None)
     if key is None:
         return None
     prefix = name.removesuffix(key).removesuffix("oauthbearer.")
-    if are_used(prefix):
+    if users and (not prefix or prefix in users):
         return None
     return (
         f"{name} has no effect here: no listener that it applies to verifies signed tokens. Set "

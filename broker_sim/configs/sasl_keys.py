@@ -158,8 +158,7 @@ def sasl_warnings(
     for name in originals:
         if name.endswith(LOGIN_NAMES):
             continue
-        users = [*signed, *fetched] if name.endswith(CLAIM_KEYS) else signed
-        unused = unused_oauth_key(name, lambda prefix, users=users: prefix in users or (not prefix and bool(users)))
+        unused = unused_oauth_key(name, [*signed, *fetched] if name.endswith(CLAIM_KEYS) else signed)
         if unused is not None:
             yield unused
         elif name == "sasl.jaas.config":
