@@ -44,7 +44,7 @@ from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
-from zabka.broker_sim.sasl.token_login import open_login
+from zabka.broker_sim.sasl.token_download import open_login
 from zabka.broker_sim.sasl.token_verifiers import token_verifier
 from zabka.broker_sim.sasl.tokens import Verify
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort

@@ -12,7 +12,8 @@ from zabka.broker_sim.configs.client_properties import ClientProperties, parse_c
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.login_keys import TokenLoginKeys
 from zabka.broker_sim.configs.tls_keys import StoreKeys
-from zabka.broker_sim.sasl.token_login import TokenLogin, open_login
+from zabka.broker_sim.sasl.token_download import open_login
+from zabka.broker_sim.sasl.token_login import TokenLogin
 from zabka.ensemble.properties import decode_properties
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.server.config.client_context import client_context

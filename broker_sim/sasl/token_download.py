@@ -6,14 +6,16 @@ Source: HttpAccessTokenRetriever, FileTokenRetriever. The issuer's response and 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote_plus
 
 import msgspec
 
-from zabka.broker_sim.configs.login_keys import FetchedLogin
+from zabka.broker_sim.configs.login_keys import FetchedLogin, TokenLoginKeys, UnsecuredLogin
 from zabka.broker_sim.sasl.http_exchange import Request, Response, exchange, read_file, trusting
 from zabka.broker_sim.sasl.retries import Unavailable, with_retries
+from zabka.broker_sim.sasl.token_login import TokenLogin
 from zabka.ensemble.ports import Runtime
 
 FINAL_STATUSES = frozenset((*range(400, 408), *range(409, 416), 501, 505))
@@ -58,6 +60,16 @@ class TokenDownload:
         if not response.body:
             raise Unavailable(f"HTTP status {response.status} with an empty response")
         return response.body
+
+
+def open_login(keys: TokenLoginKeys, runtime: Runtime, log_problem: Callable[[str], object]) -> TokenLogin:
+    """Return a login, not started yet. Raises ConfigError if its trust store cannot be used."""
+    fetch = _no_issuer if isinstance(keys.source, UnsecuredLogin) else TokenDownload(keys.source, runtime).read
+    return TokenLogin(keys, fetch, runtime, log_problem)
+
+
+async def _no_issuer() -> str:
+    raise Unavailable("unsigned tokens have no issuer", is_final=True)
 
 
 def _seconds(timeout_ms: int | None) -> float | None:

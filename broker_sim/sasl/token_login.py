@@ -97,16 +97,3 @@ class TokenLogin:
 
     def _wall_ms(self) -> int:
         return self._runtime.now().wall_ms
-
-
-def open_login(keys: TokenLoginKeys, runtime: Runtime, log_problem: Callable[[str], object]) -> TokenLogin:
-    """Return a login, not started yet. Raises ConfigError if its trust store cannot be used."""
-    if isinstance(keys.source, UnsecuredLogin):
-        return TokenLogin(keys, _no_issuer, runtime, log_problem)
-    from zabka.broker_sim.sasl.token_download import TokenDownload
-
-    return TokenLogin(keys, TokenDownload(keys.source, runtime).read, runtime, log_problem)
-
-
-async def _no_issuer() -> str:
-    raise Unavailable("unsigned tokens have no issuer")
