@@ -89,6 +89,8 @@ class _ClientLogin:
             runtime = AsyncioRuntime(loop, owns_loop=False)
             self._login = open_login(self._keys, runtime, _print_problem)
             self._started = loop.create_task(self._login.start(), name="log in with a token")
+            # Retrieve the exception, also if no connection waits for it any more.
+            self._started.add_done_callback(_has_failed)
         await asyncio.shield(self._started)
 
     def current(self) -> BearerToken | None:

@@ -239,6 +239,6 @@ def unused_login_keys(originals: Mapping[str, str], logins: Mapping[str, TokenLo
         if users and (not prefix or prefix in [listener_key(listener, "") for listener in users]):
             continue
         yield (
-            f"{name} has no effect here: brokers do not connect to each other with such a token of OAUTHBEARER "
-            f"through a listener that it applies to"
+            f"{name} has no effect here: brokers use no such token of OAUTHBEARER to connect to each other through a "
+            "listener that it applies to"
         )
