@@ -27,6 +27,7 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.encoder_keys import read_encoder
 from zabka.broker_sim.configs.listeners import Listener
+from zabka.broker_sim.configs.login_keys import TokenLoginKeys
 from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.ensemble_security import ensemble_context
 from zabka.broker_sim.environment import BrokerEnvironment
@@ -43,6 +44,7 @@ from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.sasl.authenticator import SaslPorts
 from zabka.broker_sim.sasl.sasl_connection import Authentication
+from zabka.broker_sim.sasl.token_download import open_login
 from zabka.broker_sim.sasl.token_verifiers import token_verifier
 from zabka.broker_sim.sasl.tokens import Verify
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort
@@ -70,6 +72,7 @@ from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.channel_security import ChannelSecurity, ServerSecurity
 from zabka.kafka.kafka_tap import KafkaTap
 from zabka.kafka.ports import Endpoint
+from zabka.kafka.sasl_login import AuthenticationFailed
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, next_broker_id
 
@@ -281,6 +284,12 @@ class BrokerProcess:
         )
         self._failed_authentications = FailedAuthentications(self._runtime, self._emit, config.broker_id)
         self._control: ControlSocket | None = None
+        self._logins = {
+            listener: open_login(keys, self._runtime, self._log_problem)
+            for listener, keys in config.credentials.items()
+            if isinstance(keys, TokenLoginKeys)
+        }
+        """The logins for connections to other brokers with OAUTHBEARER."""
 
     async def run(self) -> None:
         """Run the broker until a signal arrives.
@@ -292,6 +301,7 @@ class BrokerProcess:
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGUSR1, self._hurried)
         try:
+            await self._log_in()
             advertised = await self._listen()
             starting = self._loop.create_task(self._broker.start(advertised))
             try:
@@ -313,6 +323,14 @@ class BrokerProcess:
             raise
         finally:
             await self._close()
+
+    async def _log_in(self) -> None:
+        """Obtain the tokens for connections to other brokers. Raises CannotRun."""
+        for listener, login in self._logins.items():
+            try:
+                await login.start()
+            except AuthenticationFailed as failed:
+                raise CannotRun(f"listener {listener}: brokers cannot connect to each other: {failed}") from None
 
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
         """Wait for the ensemble's first response. Log if it is late. Give up after zookeeper.connection.timeout.ms.
@@ -438,7 +456,9 @@ class BrokerProcess:
     def _security_of(self, to: Endpoint) -> ServerSecurity:
         """Return the security of connections to another broker: that of this broker's own listener of the same name."""
         name = to.listener or self._config.inter_broker_listener
-        tls, credentials = self._config.tls.get(name), self._config.credentials.get(name)
+        tls = self._config.tls.get(name)
+        login = self._config.credentials.get(name)
+        credentials = self._logins[name].current() if isinstance(login, TokenLoginKeys) else login
         if tls is None:
             return ServerSecurity(credentials=credentials)
         return ServerSecurity(self._stores.store(name).client_context, tls.checks_names, credentials)

@@ -42,6 +42,7 @@ from zabka.broker_sim.configs.listeners import (
     read_advertised,
     read_listeners,
 )
+from zabka.broker_sim.configs.login_keys import TokenLoginKeys
 from zabka.broker_sim.configs.sasl_keys import OF_LISTENERS, SASL_KEYS, SaslKeys, read_sasl, sasl_warnings
 from zabka.broker_sim.configs.tls_keys import RELOADED_KEYS, TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
@@ -238,8 +239,8 @@ class KafkaConfig:
     """The TLS configuration of each listener with the security protocol SSL or SASL_SSL, keyed by name."""
     sasl: Mapping[str, SaslKeys]
     """The SASL configuration of each listener with SASL_PLAINTEXT or SASL_SSL, keyed by name."""
-    credentials: Mapping[str, Credentials]
-    """The users with which this broker connects to listeners with SASL of other brokers, keyed by listener name."""
+    credentials: Mapping[str, Credentials | TokenLoginKeys]
+    """The logins with which this broker connects to listeners with SASL of other brokers, keyed by listener name."""
     ensemble_tls: EnsembleTls | None = None
     """The TLS configuration of the sessions with the ensemble, or None for plain text."""
     warnings: tuple[str, ...] = ()
@@ -441,6 +442,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     advertised = read_advertised(values, listeners)
     check_inter_broker_listeners(values, properties, advertised)
     tls, sasl = read_tls(values, listeners), read_sasl(values, properties, listeners)
+    credentials = read_credentials(values, properties, listeners, tls, sasl)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
@@ -452,7 +454,11 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         originals=dict(properties),
         tls=tls,
         sasl=sasl,
-        credentials=read_credentials(values, listeners, tls, sasl),
+        credentials=credentials,
         ensemble_tls=read_ensemble_tls(values),
-        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners, sasl)),
+        warnings=(
+            *warnings,
+            *unused_tls_keys(properties, listeners),
+            *sasl_warnings(properties, listeners, sasl, credentials),
+        ),
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, one_of, split_list
 from zabka.broker_sim.configs.listeners import PLAINTEXT, PROTOCOLS, SASL_SSL, SSL
+from zabka.broker_sim.configs.login_keys import CLIENT_LOGIN_KEYS, TokenLoginKeys
 from zabka.broker_sim.configs.sasl_keys import client_login
 from zabka.broker_sim.configs.tls_keys import TLS_KEYS, StoreKeys, client_stores
 from zabka.ensemble.properties import BadProperties, read_properties, trimmed
@@ -25,15 +26,15 @@ _KEYS = {
         ConfigKey("client.id", _S, ""),
         ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, ""),
         ConfigKey("sasl.mechanism", _S, "GSSAPI"),
+        *CLIENT_LOGIN_KEYS,
         ConfigKey("security.protocol", _S, PLAINTEXT, one_of(*PROTOCOLS)),
         *(key for key in TLS_KEYS if key.name not in ("ssl.client.auth", "ssl.principal.mapping.rules")),
     )
 }
 _SECURITY = ("sasl.", "security.", "ssl.")
 _WITHOUT_EFFECT = (
-    "sasl.kerberos.", "sasl.login.connect.", "sasl.login.read.", "sasl.login.refresh.", "sasl.login.retry.",
-    "sasl.oauthbearer.", "ssl.keymanager.algorithm", "ssl.protocol", "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm",
+    "sasl.kerberos.", "sasl.oauthbearer.", "ssl.keymanager.algorithm", "ssl.protocol",
+    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
 )  # fmt: skip
 """Security settings that only other mechanisms and Java's TLS use, or their prefixes."""
 _STORES = tuple(
@@ -54,7 +55,7 @@ class ClientProperties(NamedTuple):
     bootstrap: str
     client_id: str
     is_encrypted: bool
-    credentials: Credentials | None
+    credentials: Credentials | TokenLoginKeys | None
     own: StoreKeys | None
     trusted: StoreKeys | None
     checks_names: bool

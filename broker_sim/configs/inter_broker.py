@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, one_of
 from zabka.broker_sim.configs.listeners import PLAINTEXT, PROTOCOLS, Listener, protocol_map
+from zabka.broker_sim.configs.login_keys import TokenLoginKeys
 from zabka.broker_sim.configs.sasl_keys import SaslKeys, login_of
 from zabka.broker_sim.configs.tls_keys import TlsKeys
 from zabka.kafka.sasl_login import Credentials
@@ -70,15 +71,17 @@ def check_inter_broker_listeners(
 
 def read_credentials(
     values: Mapping[str, Value],
+    originals: Mapping[str, str],
     listeners: tuple[Listener, ...],
     tls: Mapping[str, TlsKeys],
     sasl: Mapping[str, SaslKeys],
-) -> dict[str, Credentials]:
-    """Return the users with which this broker connects to listeners with SASL, keyed by listener name.
+) -> dict[str, Credentials | TokenLoginKeys]:
+    """Return the logins with which this broker connects to listeners with SASL, keyed by listener name.
 
-    Raises ConfigError if a user is missing, or if certificates of other brokers could not be verified.
+    Raises ConfigError if a login is missing, or if certificates of other brokers could not be verified.
     """
-    mechanism, found = str(values[MECHANISM]), {}
+    mechanism = str(values[MECHANISM])
+    found: dict[str, Credentials | TokenLoginKeys] = {}
     for listener in listeners:
         if listener.name not in (inter_broker_listener(values), control_plane_listener(values)):
             continue
@@ -93,5 +96,8 @@ def read_credentials(
                     f"{MECHANISM} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker "
                     f"communication: {mechanism} is not enabled for the listener {listener.name}"
                 )
-            found[listener.name] = login_of(values, listener.name, mechanism)
+            try:
+                found[listener.name] = login_of(values, originals, listener.name, mechanism)
+            except ConfigError as wrong:
+                raise ConfigError(f"listener {listener.name}: {wrong}") from None
     return found

@@ -164,6 +164,16 @@ reserved.broker.max.id Generated ids begin above it.
 sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`.
 sasl.jaas.config The users of PLAIN, the options of OAUTHBEARER, and the broker's own user for connections to other
   brokers, as `listener.name.LISTENER.MECHANISM.sasl.jaas.config`.
+sasl.login.callback.handler.class As `listener.name.LISTENER.oauthbearer.KEY`: brokers connect with an issuer's
+  tokens, or (the default, for tests only) unsigned ones.
+sasl.login.connect.timeout.ms How long a broker waits for a connection to the issuer of its token; 0 for ever.
+sasl.login.read.timeout.ms How long a broker waits for data from the issuer of its token; 0 for ever.
+sasl.login.refresh.buffer.seconds How long before its expiry a broker's token is replaced at the latest.
+sasl.login.refresh.min.period.seconds How long a broker's token is kept at least.
+sasl.login.refresh.window.factor The share of its lifetime after which a broker's token is replaced.
+sasl.login.refresh.window.jitter The maximum that is added to that share at random.
+sasl.login.retry.backoff.max.ms The time in which a failed request for a broker's token is tried again.
+sasl.login.retry.backoff.ms The first pause before such a request is tried again; it then doubles.
 sasl.mechanism.inter.broker.protocol The SASL mechanism of connections between brokers.
 sasl.oauthbearer.clock.skew.seconds By how much the clocks of the issuer of tokens and of the broker can differ.
 sasl.oauthbearer.expected.audience The audiences of which a signed token must have one. Unset: tokens have none.
@@ -174,6 +184,7 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first pause before a failed 
 sasl.oauthbearer.jwks.endpoint.url The URL of the issuer's public keys, a JSON Web Key Set: http, https or file.
 sasl.oauthbearer.scope.claim.name The claim with the scope of a signed token.
 sasl.oauthbearer.sub.claim.name The claim with the name of a signed token's principal.
+sasl.oauthbearer.token.endpoint.url The URL of the issuer of a broker's own token (http, https), or a file with it.
 sasl.server.callback.handler.class As `listener.name.LISTENER.oauthbearer.KEY`: signed tokens, or (the default, for
   tests only) unsigned ones.
 sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.

@@ -22,20 +22,9 @@ delegation.token.master.key The older name of `delegation.token.secret.key`.
 delegation.token.max.lifetime.ms How long a delegation token can be renewed at most.
 delegation.token.secret.key What delegation tokens are signed with.
 """,
-    "brokers authenticate to each other with the user in `sasl.jaas.config`": """
+    "no classes are loaded: `sasl.login.callback.handler.class` selects how OAUTHBEARER logs in": """
 sasl.client.callback.handler.class The class that answers what a SASL client is asked.
-sasl.login.callback.handler.class The class that answers what a SASL login is asked.
 sasl.login.class The class that logs in.
-sasl.login.connect.timeout.ms How long a login waits for a connection to the provider of tokens.
-sasl.login.read.timeout.ms How long a login waits for the provider's answer.
-sasl.login.refresh.buffer.seconds How long before its end a credential is to be refreshed at the latest.
-sasl.login.refresh.min.period.seconds How long a credential is kept at least before it is refreshed.
-sasl.login.refresh.window.factor At which share of its life a credential is refreshed.
-sasl.login.refresh.window.jitter By what share that moment varies.
-sasl.login.retry.backoff.max.ms The longest wait between two tries to log in.
-sasl.login.retry.backoff.ms The first wait between two tries to log in.
-sasl.mechanism.controller.protocol The SASL mechanism towards controllers of a quorum.
-sasl.oauthbearer.token.endpoint.url Where a broker would fetch its own tokens.
 """,
     "`ssl.enabled.protocols` selects the versions of TLS": """
 ssl.protocol The version of TLS with which connections are opened.
@@ -69,6 +58,7 @@ metadata.log.segment.ms The age at which such a segment is closed.
 metadata.max.idle.interval.ms How often an idle quorum writes a record that says nothing.
 metadata.max.retention.bytes How large the quorum's log may become.
 metadata.max.retention.ms How long its segments are kept.
+sasl.mechanism.controller.protocol The SASL mechanism towards controllers of a quorum.
 server.max.startup.time.ms How long a broker may take to start.
 unclean.leader.election.interval.ms How often a quorum's controllers look for partitions to elect for.
 unstable.api.versions.enable Whether versions of requests are served that are still being worked on.

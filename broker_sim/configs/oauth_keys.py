@@ -13,12 +13,13 @@ A key of the listener's mechanism overrides that of the listener, which override
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
 from zabka.broker_sim.configs.listeners import listener_key
+from zabka.broker_sim.configs.login_keys import handler_of, is_login_option
+from zabka.broker_sim.configs.oauth_urls import TRUST_OPTIONS, checked_backoff, checked_url, file_of
 
 OAUTHBEARER = "OAUTHBEARER"
 LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -42,11 +43,10 @@ OAUTH_KEYS = (
     ConfigKey("sasl.oauthbearer.sub.claim.name", ConfigType.STRING, "sub"),
 )
 OAUTH_NAMES = tuple(key.name for key in OAUTH_KEYS)
-_VALIDATOR, _LOGIN = "unsecuredValidator", "unsecuredLogin"
+_VALIDATOR = "unsecuredValidator"
 _UNSECURED_OPTIONS = tuple(
     f"{_VALIDATOR}{name}" for name in ("PrincipalClaimName", "ScopeClaimName", "RequiredScope", "AllowableClockSkewMs")
 )
-_TRUST_OPTIONS = ("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 _SCOPE_ITEM = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
 
 
@@ -80,8 +80,7 @@ class SignedTokenKeys(NamedTuple):
     @property
     def file(self) -> str:
         """Path of the file with the issuer's keys, or an empty string if they are fetched."""
-        parts = urlsplit(self.url)
-        return unquote(parts.path) if parts.scheme == "file" else ""
+        return file_of(self.url)
 
     def __repr__(self) -> str:
         """Representation without the password of the trust store."""
@@ -97,16 +96,17 @@ def read_token_keys(
     """Return how a listener verifies tokens. `options` are those of the login module. Raises ConfigError."""
     handler = originals.get(listener_key(listener, f"oauthbearer.{CALLBACK_HANDLER}"), "").strip()
     is_signed = handler in SIGNED_HANDLERS
-    allowed = _TRUST_OPTIONS if is_signed else _UNSECURED_OPTIONS
+    allowed = TRUST_OPTIONS if is_signed else _UNSECURED_OPTIONS
+    login = handler_of(originals, listener)
     for name in options:
-        if name not in allowed and not name.startswith(_LOGIN):
+        if name not in allowed and not is_login_option(name, login):
             raise ConfigError(
                 f"the option {name} of the login module of {OAUTHBEARER} cannot be used with "
                 f"{handler or UNSECURED_HANDLER}: set {', '.join(allowed)}"
             )
     if is_signed:
         return _signed(values, listener, options)
-    if str(_value(values, listener, _URL)).strip():
+    if str(listeners_value(values, listener, _URL)).strip():
         raise ConfigError(
             f"{_URL} is set, but the listener accepts unsigned tokens, which any client can make. Set "
             f"{listener_key(listener, f'oauthbearer.{CALLBACK_HANDLER}')}={SIGNED_HANDLERS[0]}, or leave "
@@ -149,14 +149,15 @@ def _clock_skew_ms(text: str) -> int:
         raise ConfigError(f"login module of {OAUTHBEARER}: {wrong}") from None
 
 
-def _value(values: Mapping[str, Value], listener: str, key: str) -> Value:
+def listeners_value(values: Mapping[str, Value], listener: str, key: str) -> Value:
+    """Return the value of a key for the mechanism OAUTHBEARER of a listener (ConfigurationUtils.get)."""
     own = listener_key(listener, key)
     return values.get(listener_key(listener, f"oauthbearer.{key}"), values.get(own, values.get(key, "")))
 
 
 def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, str]) -> SignedTokenKeys:
     def value(key: str) -> Value:
-        return _value(values, listener, key)
+        return listeners_value(values, listener, key)
 
     def number(key: str) -> int:
         found = value(key)
@@ -169,13 +170,9 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
             raise ConfigError(f"{key} value must not contain only whitespace")
         return name
 
-    backoff_ms = number("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms")
-    backoff_ms_max = number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")
-    if backoff_ms_max < backoff_ms:
-        raise ConfigError(
-            f"sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms={backoff_ms_max} is less than "
-            f"sasl.oauthbearer.jwks.endpoint.retry.backoff.ms={backoff_ms}"
-        )
+    backoff_ms, backoff_ms_max = checked_backoff(
+        value, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
+    )
     return SignedTokenKeys(
         url=_checked_url(str(value(_URL)).strip(), listener),
         audiences=frozenset(split_list(str(value("sasl.oauthbearer.expected.audience")))),
@@ -186,37 +183,26 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
         refresh_ms=number("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
         backoff_ms=backoff_ms,
         backoff_ms_max=backoff_ms_max,
-        trust={name: text for name, text in options.items() if name in _TRUST_OPTIONS},
+        trust={name: text for name, text in options.items() if name in TRUST_OPTIONS},
     )
 
 
 def _checked_url(url: str, listener: str) -> str:
     if not url:
         raise ConfigError(f"signed tokens need the issuer's keys: set {listener_key(listener, f'oauthbearer.{_URL}')}")
-    try:
-        parts = urlsplit(url)
-        is_usable = bool(parts.hostname) and parts.port != 0 if parts.scheme in ("http", "https") else bool(parts.path)
-    except ValueError:
-        is_usable = False
-        parts = urlsplit("")
-    if not is_usable or parts.scheme not in ("http", "https", "file"):
-        raise ConfigError(f"{_URL}={url} is not a URL of http, https or file")
-    if parts.username is not None:
-        raise ConfigError(f"{_URL} contains a user name or a password, which are not sent")
-    return url
+    return checked_url(_URL, url)
 
 
-def unused_oauth_key(name: str, are_used: Callable[[str], bool]) -> str | None:
+def unused_oauth_key(name: str, users: Collection[str]) -> str | None:
     """Return a warning for a key of signed tokens that applies to no listener.
 
-    `are_used` returns whether a listener, given as the prefix of its keys, verifies signed tokens. The prefix of all
-    listeners is empty.
+    `users` has the listeners that use the key, each as the prefix of its keys. The prefix of all listeners is empty.
     """
     key = next((key for key in OAUTH_NAMES if name == key or name.endswith(f".{key}")), None)
     if key is None:
         return None
     prefix = name.removesuffix(key).removesuffix("oauthbearer.")
-    if are_used(prefix):
+    if users and (not prefix or prefix in users):
         return None
     return (
         f"{name} has no effect here: no listener that it applies to verifies signed tokens. Set "

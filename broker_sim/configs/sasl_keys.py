@@ -1,17 +1,32 @@
 """The SASL keys of a broker's listeners, read and checked as Kafka's SaslChannelBuilder does.
 
 A key can be set for one listener (`listener.name.NAME.sasl.…`). The users of PLAIN are in
-`listener.name.NAME.plain.sasl.jaas.config`, and those of SCRAM in ZooKeeper. OAUTHBEARER has tokens: `oauth_keys`.
+`listener.name.NAME.plain.sasl.jaas.config`, and those of SCRAM in ZooKeeper. OAUTHBEARER has tokens: `oauth_keys` for
+those of clients, `login_keys` for those with which brokers and zabka's own clients connect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
 from zabka.broker_sim.configs.listeners import Listener, listener_key
+from zabka.broker_sim.configs.login_keys import (
+    CLAIM_KEYS,
+    LOGIN_HANDLER,
+    LOGIN_KEYS,
+    LOGIN_NAMES,
+    REFRESH_NAMES,
+    FetchedLogin,
+    TokenLoginKeys,
+    check_login_handler,
+    check_login_handlers,
+    handler_of,
+    read_login,
+    unused_login_keys,
+)
 from zabka.broker_sim.configs.oauth_keys import (
     CALLBACK_HANDLER,
     LOGIN_MODULE,
@@ -22,9 +37,11 @@ from zabka.broker_sim.configs.oauth_keys import (
     TokenKeys,
     UnsecuredTokenKeys,
     check_handler,
+    listeners_value,
     read_token_keys,
     unused_oauth_key,
 )
+from zabka.broker_sim.sasl.login_tokens import check_login
 from zabka.ensemble.auth.jaas import login_modules
 from zabka.kafka.sasl_login import Credentials
 
@@ -33,6 +50,7 @@ SASL_KEYS = (
     ConfigKey("connections.max.reauth.ms", ConfigType.LONG, 0),
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI"),
     ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, ""),
+    *LOGIN_KEYS,
     *OAUTH_KEYS,
     ConfigKey(CALLBACK_HANDLER, ConfigType.CLASS, ""),
     ConfigKey("sasl.server.max.receive.size", ConfigType.INT, 524_288),
@@ -41,6 +59,7 @@ OF_LISTENERS = (
     "connections.max.reauth.ms",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    *LOGIN_NAMES,
     *OAUTH_NAMES,
     CALLBACK_HANDLER,
     "sasl.server.max.receive.size",
@@ -54,8 +73,6 @@ _MODULES: Mapping[str, str] = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
     OAUTHBEARER: LOGIN_MODULE,
 }
-_OF_USERS = tuple(mechanism for mechanism in _MODULES if mechanism != OAUTHBEARER)
-"""Mechanisms with user names and passwords, which clients here support."""
 _UNSUPPORTED: Mapping[str, str] = {
     "GSSAPI": "brokers here have no Kerberos. It is Kafka's default",
 }
@@ -105,6 +122,7 @@ def read_sasl(
             except ConfigError as wrong:
                 raise ConfigError(f"listener {listener.name}: {wrong}") from None
     _check_handlers(originals, found)
+    check_login_handlers(originals, [name for name, keys in found.items() if keys.tokens is not None])
     return found
 
 
@@ -120,9 +138,14 @@ def _check_handlers(originals: Mapping[str, str], sasl: Mapping[str, SaslKeys]) 
 
 
 def sasl_warnings(
-    originals: Mapping[str, str], listeners: tuple[Listener, ...], sasl: Mapping[str, SaslKeys]
+    originals: Mapping[str, str],
+    listeners: tuple[Listener, ...],
+    sasl: Mapping[str, SaslKeys],
+    credentials: Mapping[str, Credentials | TokenLoginKeys],
 ) -> Iterator[str]:
     """Yield a warning for each SASL key that applies to no listener, and for each listener with unsigned tokens."""
+    logins = {name: login for name, login in credentials.items() if isinstance(login, TokenLoginKeys)}
+    fetched = [listener_key(name, "") for name, login in logins.items() if isinstance(login.source, FetchedLogin)]
     own = tuple(listener_key(listener.name, "") for listener in listeners if listener.needs_sasl)
     signed = [listener_key(name, "") for name, keys in sasl.items() if isinstance(keys.tokens, SignedTokenKeys)]
     for name, keys in sasl.items():
@@ -131,8 +154,11 @@ def sasl_warnings(
                 f"the listener {name} accepts unsigned tokens of OAUTHBEARER, which any client can make for any user: "
                 f"use it in tests only, or set {listener_key(name, f'oauthbearer.{CALLBACK_HANDLER}')}"
             )
+    yield from unused_login_keys(originals, logins)
     for name in originals:
-        unused = unused_oauth_key(name, lambda prefix: prefix in signed or (not prefix and bool(signed)))
+        if name.endswith(LOGIN_NAMES):
+            continue
+        unused = unused_oauth_key(name, [*signed, *fetched] if name.endswith(CLAIM_KEYS) else signed)
         if unused is not None:
             yield unused
         elif name == "sasl.jaas.config":
@@ -189,35 +215,55 @@ def _read(values: Mapping[str, Value], originals: Mapping[str, str], listener: s
     return SaslKeys(listener, mechanisms, MappingProxyType(users), size, reauth_ms, tokens)
 
 
-def login_of(values: Mapping[str, Value], listener: str, mechanism: str) -> Credentials:
-    """Return the user with which a broker connects to other brokers' listener of this name. Raises ConfigError.
+def login_of(
+    values: Mapping[str, Value], originals: Mapping[str, str], listener: str, mechanism: str
+) -> Credentials | TokenLoginKeys:
+    """Return the login with which a broker connects to other brokers' listener of this name. Raises ConfigError.
 
     As in Kafka, only the login configuration of the listener's mechanism is used.
     """
-    if mechanism not in _OF_USERS:
-        raise ConfigError(
-            f"listener {listener}: brokers cannot connect to each other with {mechanism}: set "
-            f"sasl.mechanism.inter.broker.protocol to {', '.join(_OF_USERS)}"
-        )
     key = _jaas_key(listener, mechanism)
     options = _login_options(values, key, mechanism)
+    if mechanism == OAUTHBEARER:
+
+        def value(name: str) -> Value:
+            own = listener_key(listener, name)
+            return values.get(own, values[name]) if name in REFRESH_NAMES else listeners_value(values, listener, name)
+
+        return _token_login(value, options, handler_of(originals, listener), key)
     if not options.get("username") or not options.get("password"):
         raise ConfigError(
-            f"listener {listener}: brokers have no user for {mechanism} with which they connect to each other: "
+            f"brokers have no user for {mechanism} with which they connect to each other: "
             f'set {key}={_MODULES[mechanism]} required username="broker" password="secret";'
         )
     return Credentials(mechanism, options["username"], options["password"])
 
 
-def client_login(values: Mapping[str, Value]) -> Credentials:
-    """Return the user in a client's `sasl.jaas.config`, for its `sasl.mechanism`. Raises ConfigError."""
+def client_login(values: Mapping[str, Value]) -> Credentials | TokenLoginKeys:
+    """Return the login in a client's `sasl.jaas.config`, for its `sasl.mechanism`. Raises ConfigError."""
     mechanism, key = str(values["sasl.mechanism"]), "sasl.jaas.config"
-    if mechanism not in _OF_USERS:
-        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_OF_USERS)}")
+    handler = str(values[LOGIN_HANDLER])
+    if mechanism not in _MODULES:
+        raise ConfigError(f"sasl.mechanism={mechanism} is not supported. Set {', '.join(_MODULES)}")
     options = _login_options(values, key, mechanism)
+    if mechanism == OAUTHBEARER:
+        check_login_handler(LOGIN_HANDLER, handler)
+        return _token_login(values.__getitem__, options, handler, key)
+    if handler:
+        raise ConfigError(f"{LOGIN_HANDLER} is not supported with sasl.mechanism={mechanism}")
     if not options.get("username") or not options.get("password"):
         raise ConfigError(f'{key} has no user: set {_MODULES[mechanism]} required username="alice" password="secret";')
     return Credentials(mechanism, options["username"], options["password"])
+
+
+def _token_login(value: Callable[[str], Value], options: Mapping[str, str], handler: str, key: str) -> TokenLoginKeys:
+    """Return how tokens are obtained. Raises ConfigError with the key of the login module."""
+    try:
+        login = read_login(value, options, handler)
+        check_login(login)
+    except ConfigError as wrong:
+        raise ConfigError(f"login with {OAUTHBEARER} and {key}: {wrong}") from None
+    return login
 
 
 def _jaas_key(listener: str, mechanism: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
+from zabka.broker_sim.sasl.retries import Unavailable, with_retries
 from zabka.ensemble.ports import Runtime
 
 K = TypeVar("K")
@@ -20,12 +21,8 @@ SAME_KEY_ID_MS = 60_000
 EXPEDITED_MS_MIN = 1_000
 
 
-class KeysUnavailable(Exception):
-    """The issuer's keys cannot be fetched or used. The message gives the reason."""
-
-
 class KeyEndpoint(Generic[K]):
-    """The keys of one listener. `load` fetches and parses them once; it raises KeysUnavailable."""
+    """The keys of one listener. `load` fetches and parses them once; it raises Unavailable."""
 
     def __init__(
         self,
@@ -51,7 +48,7 @@ class KeyEndpoint(Generic[K]):
     async def start(self) -> None:
         """Fetch the keys, and fetch them again at intervals. A file is read only once.
 
-        Raises KeysUnavailable if the first fetch fails.
+        Raises Unavailable if the first fetch fails.
         """
         self._known = await self._loaded()
         if not self._keys.file:
@@ -83,7 +80,7 @@ class KeyEndpoint(Generic[K]):
             return
         try:
             self._known = await self._loaded()
-        except KeysUnavailable as failed:
+        except Unavailable as failed:
             self._log_kept(str(failed))
         except Exception as failed:  # An unexpected response of the issuer must not end the broker.
             self._log_kept(f"the keys that verify tokens cannot be read from {self._keys.url}: {failed!r}")
@@ -92,23 +89,11 @@ class KeyEndpoint(Generic[K]):
         self._log_problem(f"{problem}. The {len(self._known)} known keys stay in use")
 
     async def _loaded(self) -> Sequence[K]:
-        """Fetch the keys, with Kafka's Retry: pauses that double, until the maximum time has passed."""
-        began_ms = self._runtime.now().mono_ms
-        tries = 0
+        """Fetch the keys. Raises Unavailable."""
         self._is_loading = True
         try:
-            while True:
-                tries += 1
-                try:
-                    return await self._load()
-                except KeysUnavailable as failed:
-                    left_ms = began_ms + self._keys.backoff_ms_max - self._runtime.now().mono_ms
-                    pause_ms = min(self._keys.backoff_ms << (tries - 1), left_ms)
-                    if pause_ms <= 0 or self._keys.file:
-                        count = f" (tried {tries} times)" if tries > 1 else ""
-                        raise KeysUnavailable(
-                            f"the keys that verify tokens cannot be read from {self._keys.url}: {failed}{count}"
-                        ) from None
-                await self._runtime.sleep(pause_ms)
+            return await with_retries(self._load, self._runtime, self._keys.backoff_ms, self._keys.backoff_ms_max)
+        except Unavailable as failed:
+            raise Unavailable(f"the keys that verify tokens cannot be read from {self._keys.url}: {failed}") from None
         finally:
             self._is_loading = False

@@ -6,7 +6,6 @@ Among several keys that fit, the first one is used, as in jose4j's VerificationJ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import msgspec
 from jwt.api_jws import PyJWS
 
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
-from zabka.broker_sim.sasl.tokens import Token, TokenRejected, expiry_ms, json_part, number, text
+from zabka.broker_sim.sasl.tokens import Token, TokenRejected, check_scope, expiry_ms, json_part, seconds, text
 
 _PARTS = 3
 _RSA_BITS_MIN = 2_048
@@ -131,7 +130,7 @@ class SignedTokens:
 
     def _checked(self, claims: Mapping[str, Any]) -> Token:
         keys = self._keys
-        expires_s, issued_s, begins_s = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
+        expires_s, issued_s, begins_s = (seconds(claims, name) for name in ("exp", "iat", "nbf"))
         if expires_s is None or issued_s is None:
             raise TokenRejected(f"No {'exp' if expires_s is None else 'iat'} claim present.")
         now_s = self._wall_ms() // 1_000
@@ -145,7 +144,7 @@ class SignedTokens:
         if keys.issuer and claims.get("iss") != keys.issuer:
             raise TokenRejected("the claim iss is not the expected issuer")
         principal = text(claims, keys.sub_claim).strip()
-        _check_scope(claims, keys.scope_claim)
+        check_scope(claims, keys.scope_claim)
         if issued_s < 0:
             raise TokenRejected("the claim iat is negative")
         return Token(principal, expiry_ms(expires_s))
@@ -171,21 +170,6 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     if not isinstance(claims, dict):
         raise TokenRejected("the claims are not a JSON object")
     return claims
-
-
-def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
-    value = number(claims, name)
-    return None if value is None else math.trunc(value)
-
-
-def _check_scope(claims: Mapping[str, Any], name: str) -> None:
-    """Check the scope as Kafka's ClaimValidationUtils does: no empty and no repeated members."""
-    claim = claims.get(name)
-    scope = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
-    if not all(isinstance(item, str) and item.strip() for item in scope):
-        raise TokenRejected(f"{name} value must be non-null, non-empty, and non-whitespace")
-    if len({item.strip() for item in scope}) < len(scope):
-        raise TokenRejected(f"{name} value must not contain duplicates")
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys, TokenKeys, UnsecuredTokenKeys
-from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint, KeysUnavailable
+from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint
+from zabka.broker_sim.sasl.retries import Unavailable
 from zabka.broker_sim.sasl.tokens import Verify
 from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
 from zabka.ensemble.ports import Runtime
@@ -32,7 +33,7 @@ async def token_verifier(
         return UnsecuredTokens(keys, wall_ms).verify
     try:
         return await _signed(keys, runtime, log_problem, wall_ms)
-    except (Lacking, KeysUnavailable, ConfigError) as wrong:
+    except (Lacking, Unavailable, ConfigError) as wrong:
         raise ConfigError(f"listener {listener}: {wrong}") from None
 
 
@@ -49,7 +50,7 @@ async def _signed(
         try:
             return parse_key_set(await download.read())
         except BadKeySet as bad:
-            raise KeysUnavailable(str(bad)) from None
+            raise Unavailable(str(bad), is_final=bool(keys.file)) from None
 
     endpoint = KeyEndpoint(keys, load, runtime, log_problem)
     await endpoint.start()

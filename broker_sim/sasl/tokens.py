@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -59,6 +60,12 @@ def number(claims: Mapping[str, Any], name: str) -> float | None:
     return float(max(-LIFETIME_MS_MAX, min(value, LIFETIME_MS_MAX)))
 
 
+def seconds(claims: Mapping[str, Any], name: str) -> int | None:
+    """Return a claim that is a time, in whole seconds, or None if it is missing. Raises TokenRejected."""
+    value = number(claims, name)
+    return None if value is None else math.trunc(value)
+
+
 def text(claims: Mapping[str, Any], name: str) -> str:
     """Return a claim that is a string with more than white space. Raises TokenRejected."""
     value = claims.get(name)
@@ -67,6 +74,16 @@ def text(claims: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TokenRejected(f"the claim {name} is not a string with a name")
     return value
+
+
+def check_scope(claims: Mapping[str, Any], name: str) -> None:
+    """Check a scope as Kafka's ClaimValidationUtils does: no empty and no repeated members. Raises TokenRejected."""
+    claim = claims.get(name)
+    scope = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
+    if not all(isinstance(item, str) and item.strip() for item in scope):
+        raise TokenRejected(f"{name} value must be non-null, non-empty, and non-whitespace")
+    if len({item.strip() for item in scope}) < len(scope):
+        raise TokenRejected(f"{name} value must not contain duplicates")
 
 
 def expiry_ms(seconds: float) -> int:

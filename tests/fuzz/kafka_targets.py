@@ -26,10 +26,12 @@ from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.logs import producer_snapshots
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.request_context import RequestRefused
+from zabka.broker_sim.sasl.login_tokens import checked_token
 from zabka.broker_sim.sasl.oauthbearer import OAuthBearerServer
 from zabka.broker_sim.sasl.plain import PlainServer
 from zabka.broker_sim.sasl.scram import ScramServer
 from zabka.broker_sim.sasl.signed_tokens import SignedTokens, parse_key_set
+from zabka.broker_sim.sasl.tokens import TokenRejected
 from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
 from zabka.controller.features import decode_features
 from zabka.ensemble.auth.digest_md5 import SaslError
@@ -348,7 +350,12 @@ SIGNED = SignedTokens(
 
 
 def kafka_sasl(data: bytes) -> None:
-    """Authenticate a client whose message is the input, with PLAIN, OAUTHBEARER, and in both steps of SCRAM."""
+    """Authenticate a client whose message is the input, with PLAIN, OAUTHBEARER, and in both steps of SCRAM.
+
+    The input is also an issuer's token, of this side's own login.
+    """
+    with suppress(TokenRejected):
+        assert checked_token(data.decode(errors="replace"), "scope", "sub").expires_ms >= 0
     plain = PlainServer({"ann": "secret"})
     with suppress(SaslError):
         plain.respond(data)
@@ -371,7 +378,7 @@ def _sasl_messages() -> list[bytes]:
     final = b"c=biws,r=clientserver,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     token = b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4iLCJleHAiOjl9."
     bearer = [b"n,,\x01auth=Bearer " + each + b"\x01\x01" for each in (token, token + b"c2ln")]
-    return [*bearer, b"\0ann\0secret", SCRAM_FIRST, b"n,a=ann,n=a=2Cb,r=x,tokenauth=true", final]
+    return [*bearer, token + b"c2ln", b"\0ann\0secret", SCRAM_FIRST, b"n,a=ann,n=a=2Cb,r=x,tokenauth=true", final]
 
 
 def _noise() -> list[bytes]:

@@ -6,6 +6,7 @@ each is the controller, and both use the same ACLs and SCRAM users.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.interop.secured_brokers import (
     java_properties,
     secured_settings,
 )
+from zabka.broker_sim.configs.oauth_keys import LOGIN_MODULE
 from zabka.cli import configs
 
 pytestmark = [needs_openssl, *SOCKETS_ARE_LEFT]
@@ -259,3 +261,40 @@ def test_brokers_take_over_from_each_other(shared: Shared) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
     assert [line for line in kafka.complaints() if "authentication" in line.lower()] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_brokers_use_unsigned_tokens_with_each_other(tmp_path: Path) -> None:
+    """Our broker and Kafka's log in to each other with OAUTHBEARER, and authenticate again every five seconds."""
+    login = f'{LOGIN_MODULE} required unsecuredLoginStringClaim_sub="broker" unsecuredLoginExtension_host="a";'
+    settings = {
+        **secured_settings(authority_of(tmp_path / "tls"), "PLAIN"),
+        "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "listener.name.secure.oauthbearer.sasl.jaas.config": login,
+        "connections.max.reauth.ms": 5_000,
+    }
+    client = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=admin",
+    }  # fmt: skip
+    with mixed_cluster(tmp_path, (OUR,), (KAFKA,), client=client, **settings) as cluster:
+        own = {**client, "log_level": 0, "bootstrap.servers": f"127.0.0.1:{cluster.nodes[OUR].port}"}
+        new = NewTopic(TOPIC, 2, replica_assignment=[list(replicas) for replicas in REPLICAS])
+        admin = AdminClient(own)
+        admin.create_topics([new])[TOPIC].result(60)
+        cluster.until_in_sync(TOPIC, *REPLICAS)
+        producer, errors = Producer(own), []
+        for _ in range(20):
+            for partition in (0, 1):
+                producer.produce(
+                    TOPIC, b"x", partition=partition, on_delivery=lambda error, _: errors.append(error) if error else 0
+                )
+            assert producer.flush(60) == 0
+            time.sleep(0.5)
+        assert errors == []
+        for partition in (0, 1):
+            cluster.until_logs_equal(TOPIC, (OUR, KAFKA), partition)
+        assert cluster.nodes[OUR].events("peer_protocol_broken") == []

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.broker_sim.sasl.token_cases import first, unsigned
 from zabka.broker_sim.configs.credential_cache import CredentialCache
+from zabka.broker_sim.configs.oauth_keys import UnsecuredTokenKeys
 from zabka.broker_sim.configs.sasl_keys import SaslKeys
 from zabka.broker_sim.configs.scram_credentials import password_upsertion, stored_credential
 from zabka.broker_sim.sasl.authenticator import SaslAuthenticator, SaslPorts
+from zabka.broker_sim.sasl.unsecured_tokens import UnsecuredTokens
 from zabka.ensemble.auth.digest_md5 import SaslError
 from zabka.ensemble.ports import Instant
-from zabka.kafka.sasl_login import AuthenticationFailed, Credentials, Login, log_in
+from zabka.kafka.sasl_login import AuthenticationFailed, BearerToken, Credentials, Login, log_in
 from zabka.kafka.scram import scram_messages
 
 CLIENT, SERVER = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -22,6 +25,7 @@ FIRST = f"r={CLIENT}{SERVER},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 PROOF = f"c=biws,r={CLIENT}{SERVER},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 SIGNATURE = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+NOW_S = 1_800_000_000
 SECRET = "pä=ss,word"
 
 
@@ -122,5 +126,39 @@ def test_login_at_a_listener_without_sasl_fails() -> None:
         outcome(log_in(Credentials("PLAIN", "broker", SECRET), "n"), respond)
 
 
-def test_password_is_not_shown() -> None:
+def bearer_server(now_s: int, reauth_ms: int = 0) -> SaslAuthenticator:
+    keys = SaslKeys("B", ("OAUTHBEARER",), {}, 10_000, {"OAUTHBEARER": reauth_ms})
+    now = Instant(0, now_s * 1_000)
+    verify = UnsecuredTokens(UnsecuredTokenKeys("sub", "scope", (), 0), lambda: now.wall_ms).verify
+    return SaslAuthenticator(keys, SaslPorts(CredentialCache().credential, lambda: "server", lambda: now, verify))
+
+
+def test_login_with_a_token_lasts_until_it_expires() -> None:
+    """The lifetime is that of the token, or the shorter `connections.max.reauth.ms`."""
+    for reauth_ms, expected in ((0, 600_000), (60_000, 60_000)):
+        sasl, messages = bearer_server(NOW_S, reauth_ms), []
+
+        def respond(message: Any, sasl: SaslAuthenticator = sasl, messages: list[Any] = messages) -> Any:
+            messages.append(message)
+            return sasl.request(message).response
+
+        login = log_in(BearerToken(unsigned(NOW_S), {"a": "1", "B": "x=y"}), "n")
+        assert outcome(login, respond) == expected and str(sasl.principal) == "User:alice"
+        assert bytes(messages[1].auth_bytes) == first(unsigned(NOW_S), extensions="\x01a=1\x01B=x=y")
+
+
+def test_rejected_token_is_acknowledged_and_raises_the_error() -> None:
+    sasl, sent = bearer_server(NOW_S), []
+
+    def respond(message: Any) -> Any:
+        sent.append(message)
+        return sasl.request(message).response
+
+    with pytest.raises(AuthenticationFailed, match=r'^\{"status":"invalid_token"\}$'):
+        outcome(log_in(BearerToken(unsigned(NOW_S, exp=-1)), "n"), respond)
+    assert bytes(sent[-1].auth_bytes) == b"\x01"
+
+
+def test_password_and_token_are_not_shown() -> None:
     assert "secret" not in repr(Credentials("PLAIN", "broker", "secret"))
+    assert "secret" not in repr(BearerToken("secret", {"a": "secret"}))

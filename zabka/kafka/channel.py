@@ -157,6 +157,11 @@ class _Connection(asyncio.Protocol):
         self._opening = self._loop.create_task(self._open(open_connection), name=f"connect to broker {to.broker_id}")
 
     async def _open(self, open_connection: OpenConnection) -> None:
+        try:
+            await self._security.prepare(self._to)
+        except AuthenticationFailed as failed:
+            self._refuse(str(failed))
+            return
         context = self._security.context(self._to)
         try:
             await open_connection(lambda: self, self._to, context)

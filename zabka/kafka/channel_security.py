@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from zabka.ensemble.server.config.tls import refusal
 from zabka.kafka.ports import Endpoint
-from zabka.kafka.sasl_login import Credentials, Login, log_in
+from zabka.kafka.sasl_login import BearerToken, Credentials, Login, log_in
 
 
 class ServerSecurity(NamedTuple):
@@ -17,12 +17,14 @@ class ServerSecurity(NamedTuple):
 
     `context` returns the TLS context; None means no TLS. With `checks_names`, the server's certificate must contain the
     host to which the connection was opened (`ssl.endpoint.identification.algorithm=https`). Without `credentials`, the
-    connection does not authenticate with SASL.
+    connection does not authenticate with SASL. `prepare` is awaited before a connection opens, if there is one; it
+    raises AuthenticationFailed.
     """
 
     context: Callable[[], ssl.SSLContext] | None = None
     checks_names: bool = True
-    credentials: Credentials | None = None
+    credentials: Credentials | BearerToken | None = None
+    prepare: Callable[[], Awaitable[object]] | None = None
 
 
 _NONE = ServerSecurity()
@@ -48,6 +50,12 @@ class ChannelSecurity:
     def reporting(self, failed: Callable[[Endpoint, str], object]) -> ChannelSecurity:
         """Return this security with another function that is called after a failed handshake or login."""
         return ChannelSecurity(self._security_of, self._nonce, failed)
+
+    async def prepare(self, to: Endpoint) -> None:
+        """Obtain the credentials for a connection, if that takes time. Raises AuthenticationFailed."""
+        prepare = self._security_of(to).prepare
+        if prepare is not None:
+            await prepare()
 
     def context(self, to: Endpoint) -> ssl.SSLContext | None:
         """Return the TLS context for a connection, or None for one without TLS."""

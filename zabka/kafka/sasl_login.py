@@ -11,7 +11,7 @@ broker from Kafka 2.5 on, so the request is omitted.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -31,7 +31,7 @@ Raises AuthenticationFailed.
 
 
 class AuthenticationFailed(Exception):
-    """The server rejected the credentials, or could not prove that it has them."""
+    """The server rejected the credentials, could not prove that it has them, or there are no credentials."""
 
 
 class Credentials(NamedTuple):
@@ -46,7 +46,23 @@ class Credentials(NamedTuple):
         return f"Credentials({self.mechanism}, {self.user})"
 
 
-def log_in(credentials: Credentials, nonce: str) -> Login:
+class BearerToken(NamedTuple):
+    """A token for OAUTHBEARER, and the extensions that are sent with it (KIP-342)."""
+
+    token: str
+    extensions: Mapping[str, str] = {}
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism of tokens."""
+        return "OAUTHBEARER"
+
+    def __repr__(self) -> str:
+        """Representation without the token."""
+        return f"BearerToken({', '.join(self.extensions)})"
+
+
+def log_in(credentials: Credentials | BearerToken, nonce: str) -> Login:
     """Authenticate a connection. `nonce` must be unpredictable."""
     mechanism = credentials.mechanism
     handshake = yield request(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, mechanism=mechanism)
@@ -73,10 +89,26 @@ def log_in(credentials: Credentials, nonce: str) -> Login:
             raise AuthenticationFailed(str(failed)) from None
 
 
-def _tokens(credentials: Credentials, nonce: str) -> Generator[bytes, bytes, None]:
+def _tokens(credentials: Credentials | BearerToken, nonce: str) -> Generator[bytes, bytes, None]:
     """Yield the tokens of the mechanism, and receive the server's tokens. Raises SaslError."""
+    if isinstance(credentials, BearerToken):
+        yield from _bearer_messages(credentials)
+        return
     mechanism, user, password = credentials
     if mechanism in HASHES:
         yield from scram_messages(mechanism, user, password, nonce)
     else:
         yield f"\0{user}\0{password}".encode()
+
+
+def _bearer_messages(bearer: BearerToken) -> Generator[bytes, bytes, None]:
+    """Yield the messages of OAUTHBEARER (RFC 7628, OAuthBearerSaslClient). Raises SaslError.
+
+    The response to a valid token is empty. Another response is the error: the client acknowledges it with ^A, and the
+    server then rejects the authentication.
+    """
+    extensions = "".join(f"\x01{name}={value}" for name, value in bearer.extensions.items())
+    error = yield f"n,,\x01auth=Bearer {bearer.token}{extensions}\x01\x01".encode()
+    if error:
+        yield b"\x01"
+        raise SaslError("the server accepted the acknowledgement of an error of OAUTHBEARER")

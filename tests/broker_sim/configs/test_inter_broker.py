@@ -98,8 +98,9 @@ def test_certificate_names_are_checked_unless_disabled() -> None:
         ),
         (
             SASL | dict.fromkeys(("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"), "OAUTHBEARER"),
-            "listener SASL_PLAINTEXT: brokers cannot connect to each other with OAUTHBEARER: set "
-            "sasl.mechanism.inter.broker.protocol to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+            "listener SASL_PLAINTEXT: login with OAUTHBEARER and "
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config: No principal name in JWT claim: sub. Set the "
+            "option unsecuredLoginStringClaim_sub",
         ),
         (
             {**SASL, "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},

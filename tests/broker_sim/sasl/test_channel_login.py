@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from tests.broker_sim.sasl.test_sasl_connection import METADATA, Secured, secured
+from tests.broker_sim.sasl.token_cases import signed
 from tests.broker_sim.test_port_connection import run
 from tests.event_loops import each_event_loop  # noqa: F401
+from zabka.broker_sim.client_security import client_security
+from zabka.broker_sim.configs.client_properties import parse_client_properties
+from zabka.broker_sim.configs.login_keys import FETCHED_LOGINS
+from zabka.broker_sim.configs.oauth_keys import LOGIN_MODULE
 from zabka.kafka import channel as channels
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.channel_security import ChannelSecurity, ServerSecurity
@@ -91,6 +98,31 @@ def test_connection_authenticates_again_before_its_session_ends(monkeypatch: pyt
         caller.channel.close()
 
     check(test, reauth_ms=60_000)
+
+
+def test_client_without_a_token_sends_nothing_and_tries_again(tmp_path: Path) -> None:
+    """The second try sends a token, which the server does not accept because it is signed."""
+    path = tmp_path / "token"
+    found = parse_client_properties(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={LOGIN_MODULE} required;\n"
+        f"sasl.login.callback.handler.class={FETCHED_LOGINS[0]}\nsasl.oauthbearer.token.endpoint.url={path.as_uri()}\n"
+    )
+
+    async def test(port: Secured) -> None:
+        failures: list[str] = []
+        security = client_security(found).reporting(lambda to, reason: failures.append(reason))
+        channel, to = AsyncioChannel("shop", security=security), Endpoint(7, "127.0.0.1", port.served.number)
+        for reason in (
+            f"no token from {path.as_uri()}: No such file or directory",
+            '{"status":"invalid_token"}',
+        ):
+            with pytest.raises(NeverSent, match=re.escape(reason)):
+                await channel.call(to, METADATA, TIMEOUT_MS)
+            assert reason in failures.pop()
+            path.write_text(signed(1_800_000_000))
+        channel.close()
+
+    check(test)
 
 
 def test_connection_without_login_is_rejected_by_a_sasl_listener() -> None:

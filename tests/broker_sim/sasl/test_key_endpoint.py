@@ -17,7 +17,8 @@ from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.oauth_keys import SignedTokenKeys
 from zabka.broker_sim.sasl.key_download import KeyDownload
-from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint, KeysUnavailable
+from zabka.broker_sim.sasl.key_endpoint import KeyEndpoint
+from zabka.broker_sim.sasl.retries import Unavailable
 from zabka.broker_sim.sasl.token_verifiers import token_verifier
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.simulation.engine.scheduler import Scheduler
@@ -41,7 +42,7 @@ class Issuer:
         self.fetched_ms.append(self.scheduler.now_us // 1_000)
         result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
         if result is None:
-            raise KeysUnavailable("refused")
+            raise Unavailable("refused")
         if isinstance(result, Exception):
             raise result
         return [result]
@@ -84,9 +85,7 @@ def test_first_fetch_is_tried_again_before_the_start_fails() -> None:
     issuer.wait(300)
     assert issuer.fetched_ms == [0, 100, 300] and issuer.endpoint.known() == ["one"]
     failing = Issuer(None, keys=KEYS._replace(backoff_ms=0))
-    with pytest.raises(
-        AssertionError, match=r"task start failed: KeysUnavailable\(.* from http://id/keys: refused'\)$"
-    ):
+    with pytest.raises(AssertionError, match=r"task start failed: Unavailable\(.* from http://id/keys: refused'\)$"):
         failing.wait(1)
 
 
@@ -162,13 +161,13 @@ def test_keys_are_downloaded_also_in_chunks_and_after_redirects() -> None:
         (b"404 Not Found\r\ncontent-length: 0\r\n\r\n", "HTTP status 404"),
         (b"200 OK\r\ncontent-length: 9\r\n\r\n{}", "peer closed connection without sending complete message body"),
         (b"", "peer unexpectedly closed connection"),
-        (b"200 OK\r\n\r\n" + bytes(2_000_000), "a key set of more than 1048576 bytes"),
+        (b"200 OK\r\n\r\n" + bytes(2_000_000), "a response of more than 1048576 bytes"),
         (MOVED + b"/keys\r\n\r\n", "more than 5 redirects"),
         (MOVED + b"file:///etc/passwd\r\n\r\n", "a redirect to another protocol"),
     ],
 )
 def test_unusable_response_gives_its_reason(answer: bytes, reason: str) -> None:
-    with pytest.raises(KeysUnavailable, match=reason):
+    with pytest.raises(Unavailable, match=reason):
         download(sends(keys=answer))
 
 
@@ -180,7 +179,7 @@ def test_download_without_an_end_is_stopped() -> None:
             writer.write(b" ")
             await asyncio.sleep(0.01)
 
-    with pytest.raises(KeysUnavailable, match=r"no complete response within 0\.2 s"):
+    with pytest.raises(Unavailable, match=r"no complete response within 0\.2 s"):
         download(drips, limit_s=0.2)
 
 
@@ -210,7 +209,7 @@ def test_endpoint_certificate_is_verified_with_the_trust_store(tmp_path: Path) -
     answer = sends(keys=BODY)
     assert download(answer, tls=tls, trust={"ssl.truststore.location": str(tmp_path / "trusted.pem")}) == b"{}"
     for trust in ({"ssl.truststore.location": str(tmp_path / "other.pem")}, {}):
-        with pytest.raises(KeysUnavailable, match="certificate verify failed"):
+        with pytest.raises(Unavailable, match="certificate verify failed"):
             download(answer, tls=tls, trust=trust)
     for location, reason in (("/ca.jks", "JKS stores are not supported"), ("/no.pem", "No such file")):
         with pytest.raises(ConfigError, match=f"ssl.truststore.location={location}: .*{reason}"):
