@@ -16,8 +16,10 @@ class NewOutcomeCourse(Body):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"futures": 8, "moments": 12}})
 
-    futures: int = Field(FUTURES, ge=1, le=50, description="Futures of each moment")
-    moments: int = Field(MOMENTS, ge=1, le=40, description="Moments from the start to the first loss, or to the end")
+    futures: int = Field(default=FUTURES, ge=1, le=50, description="Futures of each moment")
+    moments: int = Field(
+        default=MOMENTS, ge=1, le=40, description="Moments from the start to the first loss, or to the end"
+    )
 
 
 class CoursePoint(BaseModel):
@@ -68,5 +70,5 @@ class OutcomeCourse(BaseModel):
 
     run: str
     state: Literal["running", "ended"]
-    plot: CoursePlot | None = Field(None, description="Null until the run itself has been played again")
-    error: str | None = Field(None, description="Why it is not complete")
+    plot: CoursePlot | None = Field(default=None, description="Null until the run itself has been played again")
+    error: str | None = Field(default=None, description="Why it is not complete")

@@ -10,7 +10,6 @@ import { icon } from "../views/parts.js";
 import { xOf } from "./scale.js";
 
 /**
- * @typedef {import("../store.js").State} State
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../time/moment.js").Moment} Moment
  * @typedef {{at_us: number, losing: number, low: number, high: number, writable_us: number | null}} Point
@@ -22,22 +21,21 @@ const HEIGHT = 100;
 /** Part of the width after which the name of a line stands at its left. */
 const RIGHT = 0.6;
 
-/** The course of the shown run, if it was requested. @param {State} state @param {Moment} moment */
-const shownCourse = (state, moment) => (state.course?.run === moment.current().run ? state.course : null);
-
-/** Begins to play the course. @param {State} state @param {Moment} moment @param {Actions} actions */
-export function courseButton(state, moment, actions) {
+/** Begins to play the course. @param {Moment} moment @param {Actions} actions */
+export function courseButton(moment, actions) {
+  // A past moment's state has no course, because it is computed from the journal.
+  const { course } = actions.state;
   const { run, live, info } = moment.current();
   if (!source().live || live || info?.kind !== "seed" || !/\bseed=\d/.test(info.link ?? "")) return nothing;
-  const busy = state.course !== null && !state.course.error && state.course.found?.state !== "ended";
+  const busy = course !== null && !course.error && course.found?.state !== "ended";
   return html`<button type="button" class="small" title="Play possible futures from moments of this run" ?disabled=${busy || !actions.allows(requests.playCourse(run))}
     @click=${() => void actions.playCourse(run)}>How likely was a loss?</button>`;
 }
 
-/** @param {State} state @param {Moment} moment @param {Actions} actions @param {number} gutter in pixels, as of the tracks */
-export function coursePlot(state, moment, actions, gutter) {
-  const course = shownCourse(state, moment);
-  if (course === null) return nothing;
+/** @param {Moment} moment @param {Actions} actions @param {number} gutter in pixels, as of the tracks */
+export function coursePlot(moment, actions, gutter) {
+  const { course } = actions.state;
+  if (course === null || course.run !== moment.current().run) return nothing;
   const { run, found, error } = course;
   /** @type {Plot | null} */
   const plot = found?.plot ?? null;
@@ -97,12 +95,12 @@ function drawing({ points, futures, certain_us, loss_us }, moment, gutter) {
     go(nearest(points, of.from_us + ((event.clientX - left) / width) * (of.to_us - of.from_us)));
   };
   const mark = (/** @type {number | null} */ at_us, /** @type {string} */ name) =>
-    at_us === null || x(at_us) < 0 || x(at_us) > 1 ? nothing : html`<b class=${x(at_us) > RIGHT ? "left" : ""} style="left:${(100 * x(at_us)).toFixed(2)}%"><span>${name}</span></b>`;
-  return html`<div class="plot" style="margin-left:${Math.max(0, gutter - 12)}px" role="slider" tabindex="0" aria-label="Share of futures that lose records" aria-orientation="horizontal"
+    at_us === null || x(at_us) < 0 || x(at_us) > 1 ? nothing : html`<b class=${x(at_us) > RIGHT ? "left" : ""} .style=${`left:${(100 * x(at_us)).toFixed(2)}%`}><span>${name}</span></b>`;
+  return html`<div class="plot" .style=${`margin-left:${Math.max(0, gutter - 12)}px`} role="slider" tabindex="0" aria-label="Share of futures that lose records" aria-orientation="horizontal"
       aria-valuemin="1" aria-valuemax=${points.length} aria-valuenow=${here + 1} aria-valuetext=${spoken(points[here], futures)} @keydown=${key} @click=${click}>
     ${svg`<svg viewBox="0 0 1000 ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true"><polygon class="band" points=${band}></polygon><polyline class="share" points=${line}></polyline></svg>`}
     ${certain_us === null ? mark(loss_us, "loss") : mark(certain_us, "loss certain")}
-    ${points.map((each, place) => html`<i class=${place === here ? "here" : ""} title=${spoken(each, futures)} style="left:${(100 * x(each.at_us)).toFixed(2)}%;top:${y(share(each)).toFixed(1)}%"></i>`)}</div>`;
+    ${points.map((each, place) => html`<i class=${place === here ? "here" : ""} title=${spoken(each, futures)} .style=${`left:${(100 * x(each.at_us)).toFixed(2)}%;top:${y(share(each)).toFixed(1)}%`}></i>`)}</div>`;
 }
 
 /** The points as a table, for readers who do not see the plot. @param {Plot} plot @param {Moment} moment */
