@@ -19,7 +19,7 @@ import { xOf } from "./scale.js";
 
 const HEIGHT = 100;
 /** Part of the width after which the name of a line stands at its left. */
-const RIGHT = 0.6;
+const RIGHT = 0.72;
 
 /** Begins to play the course. @param {Moment} moment @param {Actions} actions */
 export function courseButton(moment, actions) {
