@@ -19,6 +19,7 @@ from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.messages import RunMessages
 from zabka.api.scenarios.forecasts import Forecasts
+from zabka.api.scenarios.outcome_courses import OutcomeCourses
 from zabka.api.scenarios.resets import Resets
 from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.api.settings import Settings
@@ -92,12 +93,14 @@ class Services:
     groups: GroupsView = field(init=False)
     topic_sizes: TopicSizesView = field(init=False)
     resets: Resets = field(init=False)
+    courses: OutcomeCourses = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the services that depend on the others."""
         self.messages = RunMessages(self.agents, self.runs)
         self.groups = GroupsView(self.admin.groups, lambda: self.collector.state)
         self.topic_sizes = TopicSizesView(self.admin.topics)
+        self.courses = OutcomeCourses(self.forecasts.player)
         nodes = [f"peer-{each}" for each in (*self.settings.peers, *self.settings.observers)]
         nodes += [f"broker-{each}" for each in self.settings.brokers]
         self.resets = Resets(self.agents, self.admin, self.workloads, self.scenarios, self._reading, nodes)
@@ -119,8 +122,8 @@ class Services:
     async def _end_children(self) -> None:
         """End jobs, forecasts, workloads and a reset at the same time: the host agent soon kills the API."""
         ended = await asyncio.gather(
-            self.jobs.close(), self.forecasts.close(), self.workloads.close(), self.resets.close(),
-            return_exceptions=True,
+            self.jobs.close(), self.forecasts.close(), self.courses.close(), self.workloads.close(),
+            self.resets.close(), return_exceptions=True,
         )  # fmt: skip
         for failure in ended:
             if isinstance(failure, BaseException):

@@ -1,4 +1,4 @@
-"""Routes of what-if questions about the live cluster."""
+"""Routes of what-if questions about the live cluster, and of courses: how likely a loss was in a stored run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from fastapi import APIRouter, Response
 
 from zabka.api.http.problems import Problem, responses
 from zabka.api.routes.faults import fault_views
+from zabka.api.routes.runs import RunId
+from zabka.api.scenarios.course_models import NewOutcomeCourse, OutcomeCourse
 from zabka.api.scenarios.forecast_models import NewWhatIf, WhatIf
 from zabka.api.scenarios.forecasts import live_state
+from zabka.api.scenarios.runs import seed_of
 from zabka.api.services import Service, Services
 from zabka.api.views import admin_words
 from zabka.simulation.mirror.live_state import ENSEMBLE_KEYS
@@ -56,3 +59,37 @@ async def _broker_settings(service: Services, broker_id: int) -> dict[str, str]:
 async def get_what_if(id: str, service: Service) -> WhatIf:
     """Return the distribution over the futures that have ended so far."""
     return service.forecasts.get(id)
+
+
+@router.post(
+    "/runs/{id}/outcome-course",
+    summary="Play how likely a loss was over the time of a run",
+    status_code=202,
+    responses={**responses(401, 403, 404, 409, 422), **_ACCEPTED},
+)
+async def post_course(
+    id: RunId, service: Service, response: Response, requested: NewOutcomeCourse | None = None
+) -> OutcomeCourse:
+    """Play futures from moments of a stored run of a seed, as `zabka what-if --every` does, in its own processes.
+
+    Each future draws other random numbers from its moment on. The plot at `Location` grows with each moment. The
+    moments end before the first loss of the run. One course is played at a time.
+    """
+    run = service.runs.get(id)
+    seed_of(run)
+    state = await service.runs.rewind(id).state(None)
+    end_us = min([run.last_us, *(loss.at_us for loss in state.losses)])
+    response.headers["Location"] = f"/api/v1/runs/{id}/outcome-course"
+    return service.courses.request(run, end_us, requested or NewOutcomeCourse())
+
+
+@router.get("/runs/{id}/outcome-course", summary="The course of a run", responses=responses(404, 422))
+async def get_course(id: RunId, service: Service) -> OutcomeCourse:
+    """Return the points that have been played so far."""
+    return service.courses.get(id)
+
+
+@router.delete("/runs/{id}/outcome-course", summary="Stop a course", responses=responses(401, 403, 404, 409, 422))
+async def stop_course(id: RunId, service: Service) -> OutcomeCourse:
+    """End the processes that play the course; its points so far stay available. 409 if it has ended."""
+    return await service.courses.stop(id)

@@ -48,7 +48,7 @@ class Forecasts:
     """Runs one what-if question at a time, and remembers the last answers."""
 
     def __init__(self, player: Follower) -> None:
-        self._player = player
+        self.player = player
         self._asked: dict[str, WhatIf] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +88,7 @@ class Forecasts:
         )  # fmt: skip
         changes: dict[str, Any] = {}
         try:
-            lines = self._player.follow(
+            lines = self.player.follow(
                 *arguments, feed=msgspec.json.encode(state), patience_s=requested.budget_s + SPARE_S
             )
             async with aclosing(lines) as lines:  # type: ignore[type-var]

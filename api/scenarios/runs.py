@@ -211,7 +211,7 @@ class ScenarioRuns:
 
         Raises Problem: 409 if the queue is full, 422 if the run cannot be forked or a setting is not valid.
         """
-        seed, scenario = _seed_of(original)
+        seed, scenario = seed_of(original)
         pairs = [f"{key}={value}" for key, value in requested.settings.items()]
         try:
             for key, value in requested.settings.items():
@@ -409,7 +409,7 @@ class ScenarioRuns:
             del self._stops[run_id]
 
 
-def _seed_of(run: Run) -> tuple[int, str]:
+def seed_of(run: Run) -> tuple[int, str]:
     """Return the seed and the scenario of a stored run.  Raises Problem 422 if it has none."""
     link = parse_qs(run.link or "")
     if run.kind != "seed" or "seed" not in link or "scenario" not in link:

@@ -78,6 +78,12 @@ export const requests = {
   playSeed: (seed, scenario) => ({ method: "POST", path: `/api/v1/seeds/${seed}/runs`, body: { scenario } }),
   /** Play a seed's stored run again with a change. @param {string} run @param {unknown} body @returns {Request} */
   fork: (run, body) => ({ method: "POST", path: `/api/v1/runs/${run}/forks`, body }),
+  /** Play how likely a loss was over the time of a run. @param {string} run @returns {Request} */
+  playCourse: (run) => ({ method: "POST", path: `/api/v1/runs/${run}/outcome-course` }),
+  /** @param {string} run @returns {Request} */
+  course: (run) => ({ method: "GET", path: `/api/v1/runs/${run}/outcome-course` }),
+  /** @param {string} run @returns {Request} */
+  stopCourse: (run) => ({ method: "DELETE", path: `/api/v1/runs/${run}/outcome-course` }),
   /** Store a journal, or the runs of an exported page. @param {File} file @returns {Request} */
   upload: (file) => ({ method: "POST", path: `/api/v1/runs?name=${encodeURIComponent(file.name.slice(0, 100))}`, body: file }),
   /** Run a scenario on this cluster. @param {string} name @returns {Request} */
@@ -255,6 +261,24 @@ export class Actions {
   /** Close the answer to a what-if question. */
   closeWhatIf() {
     this.state.what_if = null;
+    this.changed();
+  }
+
+  /** Play how likely a loss was over the time of a run, and follow the points until all are played. @param {string} run */
+  async playCourse(run) {
+    /** @type {import("./tracks/course.js").Course} */
+    const shown = { run, found: null, error: "" };
+    this.state.course = shown;
+    const answer = await this.send(requests.playCourse(run));
+    if (answer?.ok) shown.found = answer.body;
+    else shown.error = answer ? outcome(answer) : this.why || "the API does not respond";
+    while (this.state.course === shown && shown.found?.state === "running" && !shown.error) {
+      this.changed();
+      await new Promise((resolve) => setTimeout(resolve, WHAT_IF_POLL_MS));
+      const found = await this.read(requests.course(run));
+      if (found?.ok) shown.found = found.body;
+      else if (found) shown.error = outcome(found);
+    }
     this.changed();
   }
 

@@ -18,7 +18,7 @@ import { isProgress } from "./sentences.js";
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
- *   what_if: import("./views/what_if.js").WhatIf | null, sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is the state of a past moment, from the
+ *   what_if: import("./views/what_if.js").WhatIf | null, course: import("./tracks/course.js").Course | null, sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is the state of a past moment, from the
  *   journal only; `heard_ms`: the time of the last data from the API, by our clock.
  */
 
@@ -36,7 +36,7 @@ export function newState() {
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_terms", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null, live_run: null },
-    what_if: null, sentences: {}, past: false,
+    what_if: null, course: null, sentences: {}, past: false,
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false, keys: false, projector: false, drawer: false, offsets: false,
       partitions: { filter: "", trouble: false, unfolded: new Map(), pages: new Map() } },
   };

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx as http
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.api.api_server import FakeFollower
 from tests.browser import axe
 from tests.browser.chromium import Watched, wait_here
 from tests.browser.page_server import PageServer, write_healthy_cluster
@@ -121,6 +125,61 @@ def simulating(tmp_path: Path) -> Iterator[PageServer]:
     write_healthy_cluster(server)
     yield server
     server.stop()
+
+
+class PlotFollower(FakeFollower):
+    """Fake of the process that plays a course. It yields a half plot, and the whole one after `released`."""
+
+    async def follow(self, *arguments: str, feed: bytes, patience_s: float) -> AsyncIterator[bytes]:
+        self.asked.append(arguments)
+        yield self.plot(1)
+        await asyncio.to_thread(self.released.wait, SIMULATED_MS / 1000)
+        yield self.plot(3)
+
+    @staticmethod
+    def plot(played: int) -> bytes:
+        points = [
+            {"at_us": place * 1_000_000, "losing": losing, "low": 0.1, "high": 1, "writable_us": None}
+            for place, losing in enumerate((1, 4, 4))
+        ]
+        ended = {"loss_us": 3_000_000, "certain_us": 1_000_000 if played == 3 else None}
+        return json.dumps({"futures": 4, "moments": 3, "points": points[:played], **ended}).encode() + b"\n"
+
+
+def test_probability_of_a_loss_is_plotted_and_leads_to_moments(watched: Watched, simulating: PageServer) -> None:
+    page, follower = watched.page, PlotFollower()
+    simulating.stop()
+    simulating.follower = follower
+    simulating.start()
+    page.goto(f"{simulating.url}#scenario=ensemble&seed=2&at=300&tab=tracks")
+    begin = button(page, "How likely was a loss?")
+    begin.click(timeout=SIMULATED_MS)
+    course = region(page, "Probability of a loss")
+    expect(course.get_by_role("status")).to_contain_text("1 of 3 moments played, 4 futures each")
+    expect(begin).to_be_disabled()
+    course.get_by_role("button", name="Stop").click()
+    expect(course.get_by_role("alert")).to_contain_text("Not complete: it was stopped")
+
+    follower.released.set()
+    begin.click()
+    expect(course).to_contain_text("13:21.000 on, the loss was certain: each of 4 futures loses acknowledged records")
+    expect(course.locator("b")).to_have_text("loss certain")
+    assert axe.check(page).violations == []
+    plot = course.get_by_role("slider", name="Share of futures that lose records")
+    plot.press("Home")
+    expect(plot).to_have_attribute("aria-valuetext", re.compile("13:20.* 1 of 4 futures lose .*10 to 100 %"))
+    expect(plot).to_have_attribute("aria-valuenow", "1")
+    plot.press("ArrowRight")
+    expect(plot).to_have_attribute("aria-valuenow", "2")
+    points = course.locator("i")
+    for place in (2, 0):
+        box, track = points.nth(place).bounding_box(), plot.bounding_box()
+        assert box is not None and track is not None
+        plot.click(position={"x": box["x"] + 4 - track["x"], "y": 10})
+        expect(plot).to_have_attribute("aria-valuenow", str(place + 1))
+    course.get_by_text("All moments as a table").click()
+    expect(course.get_by_role("row")).to_have_count(4)
+    assert watched.leave() == []
 
 
 def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simulating: PageServer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from zabka.cli.forked_pair import Asked, BadChange
 from zabka.cli.futures import Future, numbered, play_futures
-from zabka.cli.outcome_course import Moment, certain_from, line, outcome_course
+from zabka.cli.outcome_course import Course, Moment, certain_from, line, outcome_course, plot
 from zabka.cli.spark_futures import spark_futures
 from zabka.simulation.fork import Change
 from zabka.simulation.settings import world_settings
@@ -39,6 +39,19 @@ def test_line_has_a_bar_the_share_and_the_median_time() -> None:
     assert shown.split("  ")[1:2] == [" 2.500 s"]
     assert shown.count("#") == 5
     assert "1 of 4 (5 to 70 %)" in shown and shown.endswith("1.000 s")
+
+
+def test_plot_names_the_certain_moment_only_at_its_end() -> None:
+    played = [moment(0, 1, 0), moment(500_000, 1, 1)]
+    course = Course(900_000, range(0, 900_000, 500_000), played)
+    found = plot(course, 2)
+    assert (found.certain_us, found.loss_us, found.moments) == (500_000, 900_000, 2)
+    assert [(each.at_us, each.losing, each.writable_us) for each in found.points] == [
+        (0, 1, 1_000_000), (500_000, 2, 1_000_000)
+    ]  # fmt: skip
+    assert [round(each, 2) for each in (found.points[0].low, found.points[0].high)] == [0.09, 0.91]
+    certain_so_far = Course(900_000, course.moments, played[1:])
+    assert plot(certain_so_far, 2).certain_us is None
 
 
 def test_report_of_a_calm_run_has_a_line_for_each_moment() -> None:

@@ -6,6 +6,7 @@ from tests.simulation import (
     injected,
     injected_disks,
     injected_ensemble,
+    injected_group_outages,
     injected_histories,
     injected_learning,
     injected_outages,
@@ -28,6 +29,7 @@ _BY_SCRIPTS = {
     **injected_outages.INJECTED,
     **injected_histories.INJECTED,
     **injected_transaction_outages.INJECTED,
+    **injected_group_outages.INJECTED,
 }
 
 BUGS: dict[str, InjectedBug] = {

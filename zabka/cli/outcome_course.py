@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
+import msgspec
+
 from zabka.cli.damage import on_world_clock, seconds
 from zabka.cli.forked_pair import Asked, BadChange
-from zabka.cli.futures import Future, PlayFutures, hash_before, numbered, share
+from zabka.cli.futures import Future, PlayFutures, hash_before, numbered, share, wilson
 from zabka.journal.fold import fold
 from zabka.simulation.fork import Change
 from zabka.simulation.run import ForkedRun, run_forked
@@ -70,34 +72,102 @@ def certain_from(moments: Iterable[Moment]) -> int | None:
 
 def line(moment: Moment) -> str:
     """Return the table's line of a moment."""
-    known = [each.writable_us for each in moment.futures if each.writable_us is not None]
-    writable = seconds(int(median(known))) if known else NEVER
+    writable_us = _writable_us(moment)
+    writable = NEVER if writable_us is None else seconds(writable_us)
     bar = "#" * round(BAR * moment.losing / len(moment.futures))
     counted = share([each.acknowledged_lost > 0 for each in moment.futures])
     return f"{seconds(moment.at_us):>10}  {bar:{BAR}}  {counted:24}  {writable}"
 
 
-def outcome_course(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[str]:
-    """Yield the lines of the report, each as soon as its futures have been played.  Raises BadChange."""
+class Course(NamedTuple):
+    """How likely an outcome was over the time of a run, as far as its moments have been played."""
+
+    loss_us: int | None
+    """Time of the run's first loss of committed records."""
+    moments: range
+    played: Sequence[Moment]
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether all moments have been played."""
+        return len(self.played) == len(self.moments)
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A moment of the plot: how many futures lose acknowledged records, with the interval of their share."""
+
+    at_us: int
+    losing: int
+    low: float
+    high: float
+    writable_us: int | None
+    """Median time until all partitions are writable."""
+
+
+class Plot(msgspec.Struct, frozen=True):
+    """The plot of an outcome over the time of a run, as JSON for other programs. Times are in the world's time."""
+
+    futures: int
+    """Number of futures of each moment."""
+    moments: int
+    points: list[Point]
+    loss_us: int | None
+    certain_us: int | None
+    """Moment from which on all futures lose acknowledged records, if all moments have been played."""
+
+
+def _writable_us(moment: Moment) -> int | None:
+    known = [each.writable_us for each in moment.futures if each.writable_us is not None]
+    return int(median(known)) if known else None
+
+
+def courses(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[Course]:
+    """Yield the course before the first moment is played, and again after each moment.  Raises BadChange."""
     at_us = asked.at_us or 0
     run = run_forked(asked.seed, asked.scenario, Change(at_us), asked.settings)
     loss_us = first_loss_us(run)
-    moments = moments_of(run, loss_us, at_us, every_us)
-    yield f"seed {asked.seed} of {asked.scenario}: {count} futures from each of {len(moments):,} moments"
-    yield f"{'moment':>10}  {'lose acknowledged records':{BAR + 26}}  median time until all partitions are writable"
-    played: list[Moment] = []
-    for moment_us in moments:
+    course = Course(loss_us, moments_of(run, loss_us, at_us, every_us), ())
+    yield course
+    for moment_us in course.moments:
         changes = numbered(Change(moment_us), count)
         found = Moment(moment_us, play(asked.seed, asked.scenario, asked.settings, changes))
         before = hash_before(run, moment_us)
         assert all(future.before == before for future in found.futures), "please report this"
-        played.append(found)
-        yield line(found)
-    certain_us = certain_from(played)
+        course = course._replace(played=(*course.played, found))
+        yield course
+
+
+def plot(course: Course, count: int) -> Plot:
+    """Return the data of the plot of a course, of whose moments each has `count` futures."""
+    points = [
+        Point(moment.at_us, moment.losing, *wilson(moment.losing, len(moment.futures)), _writable_us(moment))
+        for moment in course.played
+    ]
+    certain_us = certain_from(course.played) if course.has_ended else None
+    return Plot(count, len(course.moments), points, course.loss_us, certain_us)
+
+
+def outcome_course(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[str]:
+    """Yield the lines of the report, each as soon as its futures have been played.  Raises BadChange."""
+    for course in courses(asked, every_us, count, play):
+        if course.played:
+            yield line(course.played[-1])
+        else:
+            moments = f"{len(course.moments):,} moments"
+            yield f"seed {asked.seed} of {asked.scenario}: {count} futures from each of {moments}"
+            writable = "median time until all partitions are writable"
+            yield f"{'moment':>10}  {'lose acknowledged records':{BAR + 26}}  {writable}"
+    certain_us = certain_from(course.played)
     yield (
         "the run itself loses no committed records"
-        if loss_us is None
-        else (f"the run itself loses committed records at {seconds(loss_us)}")
+        if course.loss_us is None
+        else f"the run itself loses committed records at {seconds(course.loss_us)}"
     )
     if certain_us is not None:
         yield f"from {seconds(certain_us)} on, each of these futures loses acknowledged records"
+
+
+def plots(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[str]:
+    """Yield the data of the plot as a line of JSON, before the first moment and after each.  Raises BadChange."""
+    for course in courses(asked, every_us, count, play):
+        yield msgspec.json.encode(plot(course, count)).decode()

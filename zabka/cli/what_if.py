@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -259,18 +260,19 @@ def _players(master: str | None, jobs: int | None) -> Iterator[PlayFutures]:
         yield play
 
 
-def _over_time(asked: Asked, every: str, futures: int, play: PlayFutures) -> None:
-    """Print how likely a loss was at each moment of the run.  Raises BadChange."""
+def _over_time(asked: Asked, every: str, futures: int, play: PlayFutures, *, as_json: bool) -> None:
+    """Print how likely a loss was at each moment of the run; as JSON, the whole plot after each.  Raises BadChange."""
     from zabka.cli.forked_pair import BadChange, time_us
-    from zabka.cli.outcome_course import outcome_course
+    from zabka.cli.outcome_course import outcome_course, plots
     from zabka.simulation.engine.garbage import seldom_collected
 
     every_us = time_us("--every", every)
     if every_us < EVERY_US_MIN:
         raise BadChange(f"--every {every}: at least {EVERY_US_MIN / 1_000_000:g} s is wanted")
     with seldom_collected():
-        for line in outcome_course(asked, every_us, futures, play):
+        for line in (plots if as_json else outcome_course)(asked, every_us, futures, play):
             print_line(line)
+            sys.stdout.flush()
 
 
 def _live(question: LiveQuestion, on: str | None, token_file: Path | None, state: str | None, *, as_json: bool) -> None:
@@ -367,7 +369,7 @@ State = Annotated[
 Acks = Annotated[str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")]
 Budget = Annotated[str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures begin")]
 AsJson = Annotated[
-    bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
+    bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on, --state or --every: print the answer as JSON")
 ]
 Journals = Annotated[
     Path | None,
@@ -429,7 +431,7 @@ def command(
             if not futures or kill or pause or set_ or out or journals:
                 raise BadChange("--every needs --at and --futures, and cannot be combined with a change or a file")
             with _players(master, jobs) as play:
-                _over_time(asked, every, futures, play)
+                _over_time(asked, every, futures, play, as_json=as_json)
             return
         if journals is not None:
             write_fork(asked, journals)

@@ -9,6 +9,7 @@ import { FOLDED_ABOVE } from "../partition_filter.js";
 import { sentence } from "../sentences.js";
 import { begin } from "../views/begin.js";
 import { icon, panel } from "../views/parts.js";
+import { courseButton, coursePlot } from "./course.js";
 import { Stage } from "./stage.js";
 
 /**
@@ -48,8 +49,8 @@ export function view(state, m, moment, changed, actions) {
       ${history.merged_us ? html`<p class="quiet merged">Before ${clock(history.merged_us)} the history is too long to show every event: short spans are merged and marks are left out.</p>` : nothing}
       ${history.spans === null ? html`<p class="quiet waits">${history.trouble ? html`${icon("warn")} Cannot read the history: ${history.trouble}.` : "Loading the history…"}</p>` : nothing}
     </div>
-    ${legend()}`;
-  return panel("tracks", "Tracks", html`${hint}${zooms(state, moment, changed)}`, body);
+    ${coursePlot(moment, actions, stage.window?.gutter ?? 0)}${legend()}`;
+  return panel("tracks", "Tracks", html`${hint}${courseButton(moment, actions)}${zooms(state, moment, changed)}`, body);
 }
 
 /** @param {State} state @param {Moment} moment @param {() => void} changed */

@@ -199,4 +199,6 @@ PAIRS = (
         "the end of reports's transaction came to invalid_producer_id_mapping",
     ),
     Pair("kafka-9144", "markers reset a producer's time", "is of coordinator epoch 0, after one of 1"),
+    # -- consumer groups
+    Pair("member-paused", "former members commit", "the commit of slow came to ok"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import ChannelBroken
+from zabka.simulation.cluster.client_machine import ScriptedMachine
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
 from zabka.simulation.scenarios.stage import Stage
@@ -33,8 +34,8 @@ def _broker_id(stage: Stage, name: str) -> int:
     return int(stage.node(name).rpartition("-")[2])
 
 
-def asked(stage: Stage, coroutine: Any, what: str) -> Any:
-    """Wait for the reply to a request of a Kafka client, and return the reply.
+def asked(stage: Stage, coroutine: Any, what: str, machine: ScriptedMachine | None = None) -> Any:
+    """Wait for the reply to a request of a Kafka client, and return the reply.  The client runs on `machine`.
 
     Raises StepFailed if the request fails or times out.
     """
@@ -45,7 +46,7 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
         except (KafkaRequestFailed, KafkaUnavailable, ChannelBroken) as refused:
             return StepFailed(f"{what}: {refused}")
 
-    found = stage.finish(stage.kafka_machine, answer(), what)
+    found = stage.finish(machine or stage.kafka_machine, answer(), what)
     if isinstance(found, StepFailed):
         raise found
     return found

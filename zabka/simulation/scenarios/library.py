@@ -9,6 +9,7 @@ import msgspec
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios import core_player, world_player
 from zabka.simulation.scenarios.everyday_outages import EVERYDAY_OUTAGES
+from zabka.simulation.scenarios.group_outages import GROUP_OUTAGES
 from zabka.simulation.scenarios.histories import HISTORIES
 from zabka.simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
 from zabka.simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
@@ -29,6 +30,7 @@ _ALL: tuple[AnyScenario, ...] = (
     *CONTROLLER_OUTAGES,
     *REPLICATION_OUTAGES,
     *TRANSACTION_OUTAGES,
+    *GROUP_OUTAGES,
     *EVERYDAY_OUTAGES,
 )
 LIBRARY = {scenario.name: scenario for scenario in _ALL}

@@ -12,6 +12,7 @@ from zabka.journal.events import Entry
 from zabka.journal.writer import encode_line
 from zabka.simulation.scenarios.core_steps import Expect
 from zabka.simulation.scenarios.file_steps import FileSteps
+from zabka.simulation.scenarios.group_steps import GroupSteps
 from zabka.simulation.scenarios.kafka_steps import KafkaSteps
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.subjects import Subject
@@ -80,7 +81,7 @@ class FileScenario(CoreScenario, frozen=True, tag="files"):
 class WithBug(WorldStep, frozen=True):
     """Steps performed only in the run with the bug, because they are the bug, such as a wrong edit of a znode."""
 
-    steps: tuple[WorldSteps | KafkaSteps | TransactionSteps, ...]
+    steps: tuple[WorldSteps | KafkaSteps | TransactionSteps | GroupSteps, ...]
 
     def play(self, stage: Stage) -> None:
         """Perform the steps if this is the run with the bug."""
@@ -89,7 +90,7 @@ class WithBug(WorldStep, frozen=True):
                 step.play(stage)
 
 
-AnyWorldStep = WorldSteps | KafkaSteps | TransactionSteps | WithBug
+AnyWorldStep = WorldSteps | KafkaSteps | TransactionSteps | GroupSteps | WithBug
 
 
 class WorldScenario(Scenario, frozen=True, tag="world"):

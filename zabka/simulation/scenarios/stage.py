@@ -12,6 +12,7 @@ from zabka.ensemble.records import EventType
 from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.journal.events import Event, TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.znodes import LeaderAndIsr
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
@@ -22,6 +23,7 @@ from zabka.simulation.cluster.peer_machine import CLIENT_PORT, peer_address
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.message_faults import MessageFaults, UnknownKind
+from zabka.simulation.scenarios.group_clients import ScriptedMember
 from zabka.simulation.scenarios.kafka_clients import Environment, KafkaClients, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
@@ -68,6 +70,7 @@ class Stage:
         """Pairs of nodes whose link has a fault, each with the function that ends the fault."""
         self.clients: dict[str, Client] = {}
         self._producers: dict[str, ScriptedProducer] = {}
+        self._members: dict[str, ScriptedMember] = {}
         self.fired: dict[str, int] = {}
         self.messages = MessageFaults(world)
 
@@ -204,6 +207,20 @@ class Stage:
         if name not in self._producers:
             raise StepFailed(f"there is no producer {name!r}")
         return self._producers[name], self._machine_of(name)
+
+    def add_member(self, name: str, settings: GroupSettings) -> tuple[ScriptedMember, ScriptedMachine]:
+        """Return a new member of a consumer group, and the machine that runs it."""
+        machine = self._machine_of(name)
+        around = _environment(self.world, machine)
+        self.names[name] = machine.name
+        self._members[name] = ScriptedMember(around.admin, around.runtime, settings)
+        return self._members[name], machine
+
+    def member(self, name: str) -> tuple[ScriptedMember, ScriptedMachine]:
+        """Return a group member and its machine. Raises StepFailed if no step has started the member."""
+        if name not in self._members:
+            raise StepFailed(f"there is no group member {name!r}")
+        return self._members[name], self._machine_of(name)
 
     def reported(self, kind: type[E], partition: TopicPartition) -> list[E]:
         """Return the partition's events of that type, in journal order."""

@@ -20,6 +20,7 @@ SCRIPT = "script"
 HEALING = "everything heals; what must hold then is looked at"
 LINES_MAX = 400
 _WORDS = {
+    "Committed": "check the committed offset of group",
     "Cast": "wait until every broker is registered and one is controller: that is first",
     "HeldBack": "wait until an open transaction holds back read_committed consumers of",
     "MarkersInOrder": "check the coordinator epochs of the markers in",
