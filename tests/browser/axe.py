@@ -12,11 +12,21 @@ from playwright.sync_api import Page
 PROGRAM = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 INSTALL = "npm ci --include=dev --ignore-scripts"
 CHECK = """async () => {
-  const {violations, incomplete, passes} = await axe.run(document, {resultTypes: ["violations", "incomplete"]});
+  let changes = 0;
+  const observer = new MutationObserver(() => { changes += 1; });
+  observer.observe(document, {subtree: true, childList: true});
+  let before, found;
+  for (let round = 0; round < 5 && before !== changes; round += 1) {
+    await new Promise(resolve => setTimeout(() => requestAnimationFrame(resolve), 100));
+    before = changes;
+    found = await axe.run(document, {resultTypes: ["violations", "incomplete"]});
+  }
+  observer.disconnect();
   const of = ({id, impact, nodes}) => nodes.map(({target, html}) =>
     `${id} (${impact}): ${target.join(" ")}: ${html.slice(0, 200)}`);
-  return {violations: violations.flatMap(of), unsure: incomplete.flatMap(of), passed: passes.length};
+  return {violations: found.violations.flatMap(of), unsure: found.incomplete.flatMap(of), passed: found.passes.length};
 }"""
+"""Runs axe again if elements are added or removed while it runs: axe identifies them by their positions."""
 UNSURE = "color-contrast "
 """Rule whose result axe leaves open where another element covers the text, or where the text is an icon."""
 
