@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, between
 from zabka.broker_sim.configs.listeners import listener_key
-from zabka.broker_sim.configs.oauth_urls import TRUST_OPTIONS, checked_backoff, checked_url, file_of
+from zabka.broker_sim.configs.oauth_urls import TRUST_OPTIONS, checked_backoff, checked_claim, checked_url, file_of
 
 LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -163,12 +163,6 @@ def _fetched(value: Callable[[str], Value], options: Mapping[str, str]) -> Fetch
             raise ConfigError(f"{name}={found}: timeouts can't be negative")
         return found or None
 
-    def claim(name: str) -> str:
-        found = str(value(name)).strip()
-        if not found:
-            raise ConfigError(f"{name} value must not contain only whitespace")
-        return found
-
     text = str(value(_URL)).strip()
     if not text:
         raise ConfigError(f"The OAuth configuration option {_URL} value must be non-null")
@@ -185,8 +179,8 @@ def _fetched(value: Callable[[str], Value], options: Mapping[str, str]) -> Fetch
         read_timeout_ms=timeout(_READ_MS),
         backoff_ms=backoff_ms,
         backoff_ms_max=backoff_ms_max,
-        scope_claim=claim(_SCOPE_CLAIM),
-        sub_claim=claim(_SUB_CLAIM),
+        scope_claim=checked_claim(value, _SCOPE_CLAIM),
+        sub_claim=checked_claim(value, _SUB_CLAIM),
         trust={name: text for name, text in options.items() if name in TRUST_OPTIONS},
     )
 

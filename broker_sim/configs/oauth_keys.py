@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
 from zabka.broker_sim.configs.listeners import listener_key
 from zabka.broker_sim.configs.login_keys import handler_of, is_login_option
-from zabka.broker_sim.configs.oauth_urls import TRUST_OPTIONS, checked_backoff, checked_url, file_of
+from zabka.broker_sim.configs.oauth_urls import TRUST_OPTIONS, checked_backoff, checked_claim, checked_url, file_of
 
 OAUTHBEARER = "OAUTHBEARER"
 LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -164,12 +164,6 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
         assert isinstance(found, int)
         return found
 
-    def claim(key: str) -> str:
-        name = str(value(key)).strip()
-        if not name:
-            raise ConfigError(f"{key} value must not contain only whitespace")
-        return name
-
     backoff_ms, backoff_ms_max = checked_backoff(
         value, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
     )
@@ -178,8 +172,8 @@ def _signed(values: Mapping[str, Value], listener: str, options: Mapping[str, st
         audiences=frozenset(split_list(str(value("sasl.oauthbearer.expected.audience")))),
         issuer=str(value("sasl.oauthbearer.expected.issuer")).strip(),
         clock_skew_s=number("sasl.oauthbearer.clock.skew.seconds"),
-        scope_claim=claim("sasl.oauthbearer.scope.claim.name"),
-        sub_claim=claim("sasl.oauthbearer.sub.claim.name"),
+        scope_claim=checked_claim(value, "sasl.oauthbearer.scope.claim.name"),
+        sub_claim=checked_claim(value, "sasl.oauthbearer.sub.claim.name"),
         refresh_ms=number("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
         backoff_ms=backoff_ms,
         backoff_ms_max=backoff_ms_max,

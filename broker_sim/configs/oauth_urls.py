@@ -1,4 +1,4 @@
-"""Checks shared by the keys of OAUTHBEARER: URLs of an issuer, its trust store, and pauses between tries."""
+"""Checks shared by the keys of OAUTHBEARER: URLs of an issuer, its trust store, pauses between tries, and claims."""
 
 from __future__ import annotations
 
@@ -41,3 +41,11 @@ def checked_backoff(value: Callable[[str], Value], key: str, key_max: str) -> tu
     if backoff_ms_max < backoff_ms:
         raise ConfigError(f"{key_max}={backoff_ms_max} is less than {key}={backoff_ms}")
     return backoff_ms, backoff_ms_max
+
+
+def checked_claim(value: Callable[[str], Value], name: str) -> str:
+    """Return the name of a claim, which is the value of a key. Raises ConfigError if it is blank."""
+    claim = str(value(name)).strip()
+    if not claim:
+        raise ConfigError(f"{name} value must not contain only whitespace")
+    return claim

@@ -51,9 +51,7 @@ class TokenDownload:
 
     async def _fetch(self) -> bytes:
         keys = self._keys
-        connect_s, read_s = (
-            None if ms is None else ms / 1_000 for ms in (keys.connect_timeout_ms, keys.read_timeout_ms)
-        )
+        connect_s, read_s = _seconds(keys.connect_timeout_ms), _seconds(keys.read_timeout_ms)
         response = await exchange(token_request(keys), self._context, connect_s, read_s)
         if response.status not in (200, 201):
             raise Unavailable(_problem(response), is_final=response.status in FINAL_STATUSES)

@@ -138,7 +138,7 @@ def courses(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Itera
 
 
 def plot(course: Course, count: int) -> Plot:
-    """Return the data of the plot of a course, of whose moments each has `count` futures."""
+    """Return the data of the plot of a course. Each moment has `count` futures."""
     points = [
         Point(moment.at_us, moment.losing, *wilson(moment.losing, len(moment.futures)), _writable_us(moment))
         for moment in course.played
