@@ -238,10 +238,13 @@ def test_message_axis_is_evenly_spaced_by_default(page: Page) -> None:
     expect(axes.get_by_role("button", name="Even spacing")).to_have_attribute("aria-pressed", "false")
 
 
-WINDOW = """import('/web/messages/tab.js').then(({theDiagram}) => {
-  const {from_us, to_us} = theDiagram().shown.window;
-  return [from_us, to_us];
-})"""
+DIAGRAM = """(async () => {
+  const diagram = (await import('/web/messages/tab.js')).theDiagram();
+  while (diagram.scene === null) await new Promise(requestAnimationFrame);
+  return diagram;
+})()"""
+"""Waits until the tab has drawn its first scene."""
+WINDOW = f"{DIAGRAM}.then(({{shown}}) => [shown.window.from_us, shown.window.to_us])"
 MOMENT = "import('/web/main.js').then(({theMoment}) => theMoment().entry()?.wall_us ?? 0)"
 
 
@@ -292,11 +295,11 @@ def test_moment_outside_the_diagram_window_moves_the_window(page: Page) -> None:
 
 def test_burst_of_messages_fills_the_width_of_the_diagram(page: Page) -> None:
     page.get_by_role("button", name="Real time").click()
-    share = """async () => {
-      const {arrows, points, gutter, width} = (await import('/web/messages/tab.js')).theDiagram().scene;
-      const xs = [...arrows.flatMap(({x1, x2}) => [x1, x2]), ...points.map(({x}) => x)];
+    share = f"""async () => {{
+      const {{arrows, points, gutter, width}} = (await {DIAGRAM}).scene;
+      const xs = [...arrows.flatMap(({{x1, x2}}) => [x1, x2]), ...points.map(({{x}}) => x)];
       return (Math.max(...xs) - Math.min(...xs)) / (width - gutter) > 0.85;
-    }"""
+    }}"""
     wait_until(page, share)
 
 

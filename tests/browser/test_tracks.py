@@ -17,8 +17,10 @@ from zabka.journal import events as e
 
 __all__ = ["failed_over", "tracks"]
 
-STAGE = """const {theStage} = await import("/web/tracks/tab.js"); const stage = theStage();
-  while (stage.window === null) await new Promise(requestAnimationFrame);"""
+STAGE = """const {theStage} = await import("/web/tracks/tab.js");
+  while (!theStage()?.window) await new Promise(requestAnimationFrame);
+  const stage = theStage();"""
+"""Waits until the tab has drawn its first window. The tab has no stage until its modules are loaded."""
 WINDOW = f"async () => {{ {STAGE} const {{from_us, to_us}} = stage.window; return [from_us, to_us]; }}"
 ZOOMED = f"""async () => {{ {STAGE}
   const {{from_us, to_us}} = stage.timeline.window();
@@ -236,7 +238,7 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     turn_to(page, "Tracks")
     page.keyboard.press("p")
     fits = f"""async () => {{ {STAGE}
-      const {{layout, height}} = stage?.window ?? {{layout: {{rows: []}}}};
+      const {{layout, height}} = stage.window;
       const partitions = layout.rows.filter(({{kind}}) => kind === "partition");
       const ends = partitions.map(({{top, extent}}) => layout.pinned_height + top + extent);
       const isProjector = document.documentElement.classList.contains("projector");
@@ -253,9 +255,7 @@ def test_many_partitions_share_one_lane_until_expanded(page: Page, server: PageS
     turn_to(page, "Tracks")
     unfold = page.get_by_role("button", name="Expand many (200)")
     expect(unfold).to_be_visible()
-    shown = (
-        f"async (label) => {{ {STAGE} return stage?.window?.layout.rows.some((row) => row.label === label) === true; }}"
-    )
+    shown = f"async (label) => {{ {STAGE} return stage.window.layout.rows.some((row) => row.label === label); }}"
     tracks_show = functools.partial(wait_until, page, shown)
     tracks_show("many, 200 partitions")
     unfold.click()
