@@ -5,6 +5,8 @@ Five packages have their folder at the top level of the repository, and `zabka` 
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,18 @@ def files_of(package: str) -> list[Path]:
 def name_of(path: Path) -> str:
     """Return the file's path relative to the repository root."""
     return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def text_of(name: str) -> str:
+    """Return the text of a file, which is named relative to the repository root."""
+    return (ROOT / name).read_text()
+
+
+@cache
+def nodes_of(name: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module's syntax tree; the first is the module. The tests share each tree."""
+    return tuple(ast.walk(ast.parse(text_of(name))))
 
 
 def module_of(path: Path) -> str:

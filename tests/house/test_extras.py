@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.house.packages import PACKAGES as ZABKA_PACKAGES
-from tests.house.packages import ROOT, files_of
+from tests.house.packages import ROOT, files_of, name_of, nodes_of
 from zabka.cli.main import MISSING
 from zabka.cli.verbs import VERBS, WITHOUT_TYPER
 from zabka.ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
@@ -88,7 +88,7 @@ NEW_IN_THE_LIBRARY = {"compression"}
 def imported(path: Path) -> set[str]:
     """Return all top-level packages that a module imports, also in functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(name_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

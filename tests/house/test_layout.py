@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.house.packages import ROOT, files_of, module_of, name_of, package_of
+from tests.house.packages import ROOT, files_of, module_of, name_of, nodes_of, package_of
 
 MAY_IMPORT: dict[str, set[str]] = {
     "journal": set(),
@@ -91,7 +92,7 @@ def is_pure(path: Path) -> bool:
 
 def imports(path: Path) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(name_of(path)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -140,45 +141,45 @@ def test_every_module_listed_as_impure_exists() -> None:
     assert [name for name in sorted(SHELLS) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_imports_no_io_module(name: str) -> None:
+def test_pure_module_imports_no_io_module() -> None:
     wrong = [
-        f"line {line}: {module}"
+        f"{name}:{line}: {module}"
+        for name in PURE_MODULES
         for line, module in imports(ROOT / name)
         if module.split(".")[0] in TOUCHES_THE_WORLD or module.startswith("kio.serial")
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_imports_no_impure_module(name: str) -> None:
+def test_pure_module_imports_no_impure_module() -> None:
     shells = {module_of(ROOT / shell) for shell in (*SHELLS, *SHELL_FOLDERS) if not shell.endswith("__init__.py")}
     wrong = [
-        f"line {line}: {module}"
+        f"{name}:{line}: {module}"
+        for name in PURE_MODULES
         for line, module in imports(ROOT / name)
         if any(module == shell or module.startswith(shell + ".") for shell in shells)
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_calls_no_function_that_varies_by_process(name: str) -> None:
+def test_pure_module_calls_no_function_that_varies_by_process() -> None:
     wrong = [
-        f"line {node.lineno}: {node.func.id}()"
-        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        f"{name}:{node.lineno}: {node.func.id}()"
+        for name in PURE_MODULES
+        for node in nodes_of(name)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in MAY_NOT_CALL
         # A __hash__ method can call hash(), because no order of iteration depends on the result.
-        and not (node.func.id == "hash" and _inside_dunder_hash(ROOT / name, node.lineno))
+        and not (node.func.id == "hash" and _inside_dunder_hash(name, node.lineno))
     ]
     assert wrong == []
 
 
-def _inside_dunder_hash(path: Path, line: int) -> bool:
+def _inside_dunder_hash(name: str, line: int) -> bool:
     return any(
         isinstance(node, ast.FunctionDef) and node.name == "__hash__" and node.lineno <= line <= (node.end_lineno or 0)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(name)
     )
 
 
@@ -196,11 +197,11 @@ class _SetIterations(ast.NodeVisitor):
     result of an operator on sets or on dictionaries' keys() and items().
     """
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
         self.names: set[str] = set()
         self.found: list[int] = []
         self._excused: set[ast.AST] = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.AnnAssign) and self._is_set_annotation(node.annotation):
                 self.names.add(ast.unparse(node.target))
             elif isinstance(node, ast.Assign) and self._makes_set(node.value):
@@ -263,6 +264,13 @@ class _SetIterations(ast.NodeVisitor):
         self.generic_visit(node)
 
 
+def set_iterations(nodes: Sequence[ast.AST]) -> list[int]:
+    """Return the lines that iterate over a set. The first node is the module."""
+    visitor = _SetIterations(nodes)
+    visitor.visit(nodes[0])
+    return visitor.found
+
+
 @pytest.mark.parametrize(
     "loop",
     [
@@ -277,25 +285,16 @@ class _SetIterations(ast.NodeVisitor):
     ],
 )
 def test_loop_over_a_set_is_detected(loop: str) -> None:
-    tree = ast.parse(loop)
-    visitor = _SetIterations(tree)
-    visitor.visit(tree)
-    assert len(visitor.found) == 1
+    assert len(set_iterations(tuple(ast.walk(ast.parse(loop))))) == 1
 
 
 @pytest.mark.parametrize(
     "loop", ["for x in a.keys(): pass", "for x in sorted(a.keys() - b): pass", "for x in a - b: pass"]
 )
 def test_loop_over_an_ordered_collection_is_not_reported(loop: str) -> None:
-    tree = ast.parse(loop)
-    visitor = _SetIterations(tree)
-    visitor.visit(tree)
-    assert visitor.found == []
+    assert set_iterations(tuple(ast.walk(ast.parse(loop)))) == []
 
 
-@pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_does_not_iterate_over_a_set(name: str) -> None:
-    tree = ast.parse((ROOT / name).read_text())
-    visitor = _SetIterations(tree)
-    visitor.visit(tree)
-    assert visitor.found == [], f"{name}: lines {visitor.found} iterate over a set; sort it, or use a dict"
+def test_pure_module_does_not_iterate_over_a_set() -> None:
+    found = {name: lines for name in PURE_MODULES if (lines := set_iterations(nodes_of(name)))}
+    assert found == {}, "these lines iterate over a set; sort it, or use a dict"

@@ -7,9 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-from tests.house.packages import PACKAGES, ROOT, folder_of, name_of
+from tests.house.packages import PACKAGES, ROOT, folder_of, name_of, nodes_of, text_of
 
 FOLDERS = (*map(folder_of, PACKAGES), ROOT / "scripts", ROOT / "bench", ROOT / "tests")
 TEXTS = [
@@ -25,7 +23,7 @@ NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
 def _names_of(path: Path) -> frozenset[str]:
     """Return the names that a module and its classes define."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(name_of(path)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -48,13 +46,21 @@ def _is_there(dotted: str) -> bool:
     return path.is_file() and all(name in _names_of(path) for name in rest)
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_every_referenced_module_or_file_exists(name: str) -> None:
-    text = (ROOT / name).read_text()
-    missing = [dotted for dotted in _DOTTED.findall(text) if dotted not in NOT_IN_THE_TREE and not _is_there(dotted)]
-    missing += [
-        path
-        for path in _SLASHED.findall(text)
+def test_every_referenced_module_exists() -> None:
+    missing = [
+        f"{name}: {dotted}"
+        for name in TEXTS
+        for dotted in _DOTTED.findall(text_of(name))
+        if dotted not in NOT_IN_THE_TREE and not _is_there(dotted)
+    ]
+    assert missing == []
+
+
+def test_every_referenced_file_exists() -> None:
+    missing = [
+        f"{name}: {path}"
+        for name in TEXTS
+        for path in _SLASHED.findall(text_of(name))
         if not ((ROOT / path).exists() or (ROOT / f"{path}.py").is_file() or path in NOT_IN_THE_TREE)
     ]
     assert missing == []

@@ -7,9 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from tests.house.packages import PACKAGES, ROOT, folder_of, name_of
+from tests.house.packages import PACKAGES, ROOT, folder_of, name_of, nodes_of, text_of
 
 FOLDERS = (*map(folder_of, PACKAGES), ROOT / "scripts", ROOT / "bench")
 MODULES = [name_of(path) for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
@@ -32,29 +30,31 @@ FUNCTION_LINES_MAX = 75
 BANNED_NAMES = {"utils.py", "helpers.py", "misc.py", "common.py", "manager.py"}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_module_is_small_and_has_a_specific_name(name: str) -> None:
-    path = ROOT / name
-    assert path.name not in BANNED_NAMES
-    assert len(path.read_text().splitlines()) <= LINES_MAX
+def test_every_module_is_small() -> None:
+    long = {name: lines for name in MODULES if (lines := len(text_of(name).splitlines())) > LINES_MAX}
+    assert long == {}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_function_fits_a_screen(name: str) -> None:
+def test_every_module_has_a_specific_name() -> None:
+    assert [name for name in MODULES if Path(name).name in BANNED_NAMES] == []
+
+
+def test_every_function_fits_a_screen() -> None:
     long = [
-        f"{node.name} ({size} lines)"
-        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        f"{name}: {node.name} ({size} lines)"
+        for name in MODULES
+        for node in nodes_of(name)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (size := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
     assert long == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_call_with_many_arguments_uses_keywords(name: str) -> None:
+def test_call_with_many_arguments_uses_keywords() -> None:
     unnamed = [
-        f"line {node.lineno}: {ast.unparse(node.func)} ({count})"
-        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        f"{name}:{node.lineno}: {ast.unparse(node.func)} ({count})"
+        for name in MODULES
+        for node in nodes_of(name)
         if isinstance(node, ast.Call)
         and (count := sum(not isinstance(argument, ast.Starred) for argument in node.args)) > POSITIONAL_MAX
         and (called := ast.unparse(node.func)).rpartition(".")[2] not in TAKES_ANY_NUMBER
