@@ -14,7 +14,7 @@ from tests.browser.page_server import PageServer, write_healthy_cluster
 expect.set_options(timeout=WAIT_MS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser_process() -> Iterator[Browser]:
     yield from launched()
 
