@@ -200,6 +200,10 @@ class Resets:
         return ", ".join(running)
 
     async def _remove_faults(self) -> str:
+        async def unknown() -> str:
+            return "no host agent responds" if await self._agents.known_faults() is None else ""
+
+        await self._until(unknown)
         async with self._agents.changing_faults() as before:
             await self._agents.set_faults([])
         return f"{len(before)} removed" if before else ""

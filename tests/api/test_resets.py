@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server, report_registrations
+from zabka.agent.client import AgentSilent
 from zabka.api.http.problems import Problem
 from zabka.api.views.ensemble_view import Registration
 from zabka.api.views.models import ElectionResult
-from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 from zabka.kafka.client.group_admin import GroupInfo
 from zabka.kafka.client.group_reading import GroupReading, GroupStatus
 from zabka.kafka.ports import Endpoint
@@ -73,6 +74,22 @@ def test_reset_stops_at_the_first_step_that_fails(tmp_path: Path, monkeypatch: p
         )  # fmt: skip
         assert reset["steps"][5]["detail"] == "orders: no controller"
         assert http.get(f"{RESETS}/nope").status_code == 404
+
+
+def test_reset_waits_for_a_host_agent_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        report_registrations(server.agent, server.ensemble)
+        server.agent.held = [HeldFault(id="f1", source="peer-1", target="peer-2", kind="cut")]
+        answer, late = server.agent.faults, [AgentSilent("host-1"), AgentSilent("host-1")]
+
+        async def answer_late() -> list[AnyFault]:
+            if late:
+                raise late.pop()
+            return await answer()
+
+        monkeypatch.setattr(server.agent, "faults", answer_late)
+        reset = ended(http, http.post(RESETS))
+        assert (reset["state"], reset["steps"][2]["detail"], late) == ("done", "1 removed", [])
 
 
 def test_second_reset_is_rejected_while_one_waits(tmp_path: Path) -> None:
