@@ -224,8 +224,12 @@ def test_change_before_the_previous_one_is_refused() -> None:
 
 def test_future_of_a_fork_has_the_history_of_the_fork() -> None:
     fork = fork_with_dead_broker()
-    first = Change(AT_US, killed=(up(original(SEED), "broker-"),), lasts_ms=800)
+    left_out = next(name for name, (at_us, _) in faults(fork).items() if at_us > LATER_US)
+    first = Change(AT_US, killed=(up(original(SEED), "broker-"),), lasts_ms=800, left_out=(left_out,))
     one, two = (forked(SEED, first, Change(LATER_US, future=number), of=fork) for number in (1, 2))
+    # The faults of a future have ids of their own.
+    assert one.omitted == two.omitted == []
+    assert left_out in {*faults(one), *faults(two)}
     assert before(one, LATER_US) == before(two, LATER_US) == before(fork, LATER_US)
     assert len({b"".join(each.lines()) for each in (fork, one, two)}) == 3
 
