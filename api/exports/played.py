@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from zabka.api.exports.recorded import Recorded
 from zabka.api.runs.intake import folded, in_order, on_one_clock
-from zabka.api.runs.run_models import Run, link_of
+from zabka.api.runs.run_models import Run, link_of, seed_title
 from zabka.api.runs.world_clock import on_wall_clock
 from zabka.api.scenarios.models import variant_label
 from zabka.journal.events import Entry
@@ -87,32 +87,38 @@ def seed_run(seed: int, scenario: str, settings: WorldSettings | None, replay: s
     tap = MessageTap() if has_messages(scenario) else None
     outcome, lines = run_with_journal(seed, scenario, settings, tap)
     about = Run(
-        id=f"{scenario}-{seed}", kind="seed", title=f"Seed {seed} of {scenario}", of=str(seed), replay=replay,
+        id=f"{scenario}-{seed}", kind="seed", title=seed_title(scenario, seed), of=str(seed), replay=replay,
         link=link_of(scenario, seed) if settings is None else None, **_UNKNOWN,
     )  # fmt: skip
     return _simulated(about, list(lines), tap, held=outcome.held)
 
 
-def forked_runs(
-    scenario: str, runs: tuple[ForkedRun, ForkedRun], taps: Sequence[MessageTap], change: str, commands: tuple[str, str]
-) -> list[Recorded]:
-    """Return a seed's run and its fork as a pair; `change` says how they differ. `commands` play each of them again."""
-    seed, name = int(runs[0].seed), f"{scenario}-{int(runs[0].seed)}"
-    lines = [run.lines() for run in runs]
+class ForkedPlay(NamedTuple):
+    """A run of a seed, or a fork, with its messages."""
+
+    run: ForkedRun
+    tap: MessageTap
+    change: str
+    """How it differs from the seed's run; empty for that run."""
+    replay: str
+    """The command that plays it again."""
+
+
+def forked_runs(scenario: str, plays: Sequence[ForkedPlay]) -> list[Recorded]:
+    """Return a run and its fork as a pair."""
+    seed = int(plays[0].run.seed)
+    name, lines = f"{scenario}-{seed}", [play.run.lines() for play in plays]
     equal = next((place for place, (one, two) in enumerate(zip(*lines, strict=False)) if one != two), None)
-    about = Run(
-        id=name, kind="seed", title=f"Seed {seed} of {scenario}", of=str(seed), pair=name + WHAT_IF,
-        decisive_seq=None if equal is None else equal + 1, replay=commands[0], link=link_of(scenario, seed), **_UNKNOWN,
-    )  # fmt: skip
-    update = {
-        "id": name + WHAT_IF, "title": f"Seed {seed} of {scenario}: {change}", "pair": name, "variant": change,
-        "replay": commands[1], "link": None,
-    }  # fmt: skip
-    abouts = about, about.model_copy(update=update)
-    return [
-        _simulated(each, own, tap, held=run.outcome.held)
-        for each, own, tap, run in zip(abouts, lines, taps, runs, strict=True)
-    ]
+    ids = name, name + WHAT_IF
+    found = []
+    for own_id, pair, forked, own in zip(ids, reversed(ids), plays, lines, strict=True):
+        about = Run(
+            id=own_id, kind="seed", title=seed_title(scenario, seed, forked.change), of=str(seed), pair=pair,
+            decisive_seq=None if equal is None else equal + 1, variant=forked.change or None, replay=forked.replay,
+            link=None if forked.change else link_of(scenario, seed), **_UNKNOWN,
+        )  # fmt: skip
+        found.append(_simulated(about, own, forked.tap, held=forked.run.outcome.held))
+    return found
 
 
 def journal_run(path: Path) -> Recorded:

@@ -78,7 +78,7 @@ async def fork_run(id: str, service: Service, response: Response, requested: New
     """Play the run's seed again with a change from a moment on, as `zabka what-if --seed N` does, in its own process.
 
     The fork has the same history up to the moment, byte for byte. It is stored as `kept.bug`, with this run as its
-    pair.
+    pair. The run can be a fork: the new fork has its changes, and this one, which must not lie before them.
     """
     at_us = None if requested.at is None else _moment_us(service, id, requested.at)
     run = service.scenarios.request_fork(service.runs.get(id), at_us, requested)

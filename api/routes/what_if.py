@@ -14,7 +14,7 @@ from zabka.api.routes.runs import RunId
 from zabka.api.scenarios.course_models import NewOutcomeCourse, OutcomeCourse
 from zabka.api.scenarios.forecast_models import NewWhatIf, WhatIf
 from zabka.api.scenarios.forecasts import live_state
-from zabka.api.scenarios.runs import seed_of
+from zabka.api.scenarios.runs import origin_of
 from zabka.api.services import Service, Services
 from zabka.api.views import admin_words
 from zabka.simulation.mirror.live_state import ENSEMBLE_KEYS
@@ -72,11 +72,12 @@ async def post_course(
 ) -> OutcomeCourse:
     """Play futures from moments of a stored run of a seed, as `zabka what-if --every` does, in its own processes.
 
-    Each future draws other random numbers from its moment on. The plot at `Location` grows with each moment. The
-    moments end before the first loss of the run. One course is played at a time.
+    Each future draws other random numbers from its moment on. Those of a fork have its changes up to their moment, and
+    no later one. The plot at `Location` grows with each moment. The moments end before the first loss of the run. One
+    course is played at a time.
     """
     run = service.runs.get(id)
-    seed_of(run)
+    origin_of(run)
     state = await service.runs.rewind(id).state(None)
     end_us = min([run.last_us, *(loss.at_us for loss in state.losses)])
     response.headers["Location"] = f"/api/v1/runs/{id}/outcome-course"

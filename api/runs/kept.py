@@ -13,6 +13,7 @@ import structlog
 from pydantic import ValidationError
 
 from zabka.api.http.problems import Problem
+from zabka.api.runs.origins import origin_in
 from zabka.api.runs.run_models import Run
 from zabka.journal.events import SCHEMA_VERSION, Entry
 from zabka.journal.reader import schema_of
@@ -53,7 +54,7 @@ class KeptRuns:
                 shutil.rmtree(path, ignore_errors=True)
             return None
         try:
-            run = Run.model_validate_json((path / ABOUT).read_bytes())
+            run = _with_origin(Run.model_validate_json((path / ABOUT).read_bytes()))
             with (path / JOURNAL).open("rb") as journal:
                 schema = schema_of(journal.readline())
             self._sizes[run.id] = _size(path)
@@ -164,6 +165,13 @@ class KeptRuns:
             oldest = next(iter(self._runs))
             log.info("removed the oldest stored run", run=oldest)
             self._remove(oldest)
+
+
+def _with_origin(run: Run) -> Run:
+    """Add the origin to a run of a seed that was stored before runs had one."""
+    if run.kind != "seed" or run.origin is not None:
+        return run
+    return run.model_copy(update={"origin": origin_in(run.link, run.replay)})
 
 
 def _size(path: Path) -> int:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from zabka.api.runs.intake import NoHistory, folded, on_one_clock
 from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.origins import Origin
 from zabka.api.runs.run_models import Kind, Run, Verdict
 from zabka.journal.reader import read_file
 
@@ -35,6 +36,7 @@ class Play(NamedTuple):
     decisive_seq: int | None = None
     variant: str | None = None
     link: str | None = None
+    origin: Origin | None = None
     pair: str | None = None
     """A stored run to compare it with, if there is only this run to store."""
 
@@ -100,6 +102,7 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         decisive_seq=play.decisive_seq,
         variant=play.variant,
         link=play.link,
+        origin=play.origin,
         created_ms=time.time_ns() // 1_000_000,
     )
     # Message times stay on the simulated world's clock; readers convert them to the run's clock

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from zabka.api.runs.origins import Origin
+
 Kind = Literal["live", "scenario", "seed", "upload"]
 Verdict = Literal["held", "violated"]
 
@@ -15,7 +17,8 @@ KEPT_EXAMPLE: dict[str, Any] = {
     "first_seq": 1, "last_seq": 1913, "first_us": 1700000000000000,
     "last_us": 1700000013203000, "events": 1913, "messages": False, "verdict": "held",
     "sha256": "e4451e6b9b2d44543f1253def142039318ce1e3b8fb7c5c7feccfa8a152f0565",
-    "replay": "zabka scenarios run kafka-1211", "link": "scenario=kafka-1211", "created_ms": 1700000100000,
+    "replay": "zabka scenarios run kafka-1211", "link": "scenario=kafka-1211", "origin": None,
+    "created_ms": 1700000100000,
 }  # fmt: skip
 
 
@@ -47,6 +50,9 @@ class Run(BaseModel):
         description="Its part of a link that plays it on any installation, such as `scenario=kafka-1211&bug=yes`; null "
         "for runs that cannot be played again, and for those with settings of their own",
     )
+    origin: Origin | None = Field(
+        default=None, description="The seed that it plays, and its changes; null if it cannot be forked"
+    )
     created_ms: int = Field(description="Time at which it was stored; for `live`, time of its oldest event")
 
 
@@ -56,6 +62,11 @@ def link_of(scenario: str, seed: int | None = None, *, with_bug: bool = False) -
     With a seed, `scenario` is the name of a scenario with random faults, which are generated from this seed.
     """
     return f"scenario={scenario}{'' if seed is None else f'&seed={seed}'}{'&bug=yes' if with_bug else ''}"
+
+
+def seed_title(scenario: str, seed: int | None, changes: str = "") -> str:
+    """Return the title of a seed's run, or with the changes in words, of its fork."""
+    return f"Seed {seed} of {scenario}{f': {changes}' if changes else ''}"
 
 
 class StateAt(BaseModel):

@@ -220,7 +220,7 @@ FaultName = Annotated[str, Field(pattern=r"^f[1-9][0-9]{0,8}$")]
 
 
 class NewFork(Body):
-    """A change in a stored run of a seed.
+    """A change in a stored run of a seed, or in a fork.
 
     Give nodes to kill or pause at a moment, faults to leave out, or settings.
     """
@@ -251,6 +251,7 @@ class ForkPlay(BaseModel):
     """The output of `zabka what-if --journals`."""
 
     change: str
+    changes: list[dict[str, Any]]
     same: int
     problems: list[str]
     virtual_ms: int

@@ -15,7 +15,8 @@ from zabka.api.runs.run_models import Run
 from zabka.api.scenarios.course_models import CoursePlot, NewOutcomeCourse, OutcomeCourse
 from zabka.api.scenarios.forecasts import Follower
 from zabka.api.scenarios.process import PlayerFailed
-from zabka.api.scenarios.runs import STOPPED, seed_of
+from zabka.api.scenarios.runs import STOPPED, origin_of
+from zabka.simulation.fork import options
 
 log = structlog.get_logger()
 
@@ -37,12 +38,13 @@ class OutcomeCourses:
 
         Raises Problem: 409 if another course is being played, 422 if the run is not of a seed.
         """
-        seed, scenario = seed_of(run)
+        origin = origin_of(run)
         if self._playing is not None and not self._playing[1].done():
             raise Problem(409, "another course is being played; try again when it has ended")
         every_us = max(EVERY_US_MIN, -((SIMULATION_BEGINS_US - end_us) // requested.moments))
         arguments = (
-            "what-if", "--seed", str(seed), "--scenario", scenario, "--at", "0s",
+            "what-if", "--seed", str(origin.seed), "--scenario", origin.scenario,
+            "--at", "0s", *options([each.change() for each in origin.changes]),
             "--futures", str(requested.futures), "--every", f"{every_us / 1_000_000:.6f}s", "--json",
         )  # fmt: skip
         self._courses.pop(run.id, None)

@@ -7,19 +7,20 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import parse_qs
 
+import msgspec
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.origins import ForkChange, Origin
 from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
-from zabka.api.runs.run_models import Run, Verdict, link_of
+from zabka.api.runs.run_models import Run, Verdict, link_of, seed_title
 from zabka.api.scenarios.file_models import NewFileRun
 from zabka.api.scenarios.models import (
     OF_WHOLE_PROCESSES,
@@ -35,7 +36,7 @@ from zabka.api.scenarios.models import (
     SeedPlay,
 )
 from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed, Watch
-from zabka.simulation.fork import check_setting
+from zabka.simulation.fork import START, Change, check_setting, options, options_after
 from zabka.simulation.seeds.chaos import check_played
 from zabka.simulation.settings import BadSetting, split_settings, world_settings
 
@@ -207,27 +208,32 @@ class ScenarioRuns:
         return self._enqueue(run, _Queued(arguments, None, keep=True))
 
     def request_fork(self, original: Run, at_us: int | None, requested: NewFork) -> ScenarioRun:
-        """Queue a fork of a stored run of a seed; it will be stored as the pair of that run.
+        """Queue a fork of a stored run of a seed, or of a fork; it will be stored as the pair of that run.
 
-        Raises Problem: 409 if the queue is full, 422 if the run cannot be forked or a setting is not valid.
+        Raises Problem: 409 if the queue is full, 422 if the run cannot be forked, or not with this change.
         """
-        seed, scenario = seed_of(original)
+        origin = origin_of(original)
+        before = [each.change() for each in origin.changes]
+        if before and (at_us or 0) < before[-1].at_us and (at_us is not None or requested.settings):
+            raise Problem(
+                422, f"this lies before the last change of {original.id}: choose a later moment, or fork its pair"
+            )
         pairs = [f"{key}={value}" for key, value in requested.settings.items()]
         try:
             for key, value in requested.settings.items():
                 if at_us is not None:
                     check_setting(key, value)
-            check_played(scenario, world_settings(pairs), requested.settings)
+            check_played(origin.scenario, world_settings(pairs), requested.settings)
         except BadSetting as reason:
             raise Problem(422, str(reason)) from None
-        arguments = _arguments("what-if", "--scenario", scenario, seed=seed, pairs=pairs)
-        arguments += [] if at_us is None else ["--at", f"{at_us / 1_000_000:.6f}s"]
-        options = {"--kill": requested.kill, "--pause": requested.pause, "--without": requested.without}
-        for option, values in options.items():
-            arguments += [argument for value in values for argument in (option, value)]
-        arguments += ["--for", f"{requested.lasts_ms / 1000:g}s"] if requested.kill or requested.pause else []
+        change = Change(
+            at_us or 0, left_out=(*requested.without,), killed=(*requested.kill,), paused=(*requested.pause,),
+            lasts_ms=requested.lasts_ms, settings=requested.settings,
+        )  # fmt: skip
+        at = START if at_us is None else f"{at_us / 1_000_000:.6f}s"
+        arguments = [*_what_if(origin, before), "--at", at, *options_after(change)]
         run = ScenarioRun(
-            id=_new_id(), scenario=scenario, seed=seed, switches=[], settings={}, state="queued",
+            id=_new_id(), scenario=origin.scenario, seed=origin.seed, switches=[], settings={}, state="queued",
             requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
         )  # fmt: skip
         return self._enqueue(run, _Queued(arguments, None, keep=True, original=original))
@@ -338,17 +344,17 @@ class ScenarioRuns:
             return {"error": STOPPED}
         played = SeedPlay.model_validate_json(output)
         verdict: Verdict = "violated" if played.problems else "held"
-        title = f"Seed {run.seed} of {run.scenario}"
         play = Play(
             name=SEED,
             id=run.id,
             kind="seed",
-            title=title,
+            title=seed_title(run.scenario, run.seed),
             of=str(run.seed),
             verdict=verdict,
             sha256=played.journal_sha256,
             replay=run.replay,
             link=None if run.settings else link_of(run.scenario, run.seed),
+            origin=None if run.settings or run.seed is None else Origin(scenario=run.scenario, seed=run.seed),
         )
         return {
             "verdict": verdict,
@@ -369,16 +375,19 @@ class ScenarioRuns:
         if self._stops[run.id].is_set():
             return {"error": STOPPED}
         played = ForkPlay.model_validate_json(output)
+        changes = msgspec.convert(played.changes, list[Change])
+        origin = origin_of(original).model_copy(update={"changes": [ForkChange.of(each) for each in changes]})
         verdict: Verdict = "violated" if played.problems else "held"
         play = Play(
             name=FORK,
             id=run.id,
             kind="seed",
-            title=f"{original.title}: {played.change}",
+            title=seed_title(run.scenario, run.seed, played.change),
             of=str(run.seed),
             verdict=verdict,
             sha256=played.journal_sha256,
-            replay=run.replay,
+            replay=shlex.join(["zabka", *_what_if(origin, changes)]),
+            origin=origin,
             decisive_seq=played.same + 1,
             variant=played.change,
             pair=original.id,
@@ -409,12 +418,16 @@ class ScenarioRuns:
             del self._stops[run_id]
 
 
-def seed_of(run: Run) -> tuple[int, str]:
-    """Return the seed and the scenario of a stored run.  Raises Problem 422 if it has none."""
-    link = parse_qs(run.link or "")
-    if run.kind != "seed" or "seed" not in link or "scenario" not in link:
+def origin_of(run: Run) -> Origin:
+    """Return the seed of a stored run, and its changes.  Raises Problem 422 if it has none."""
+    if run.kind != "seed" or run.origin is None:
         raise Problem(422, f"{run.id} cannot be forked: only the stored run of a seed without settings of its own can")
-    return int(link["seed"][0]), link["scenario"][0]
+    return run.origin
+
+
+def _what_if(origin: Origin, changes: Sequence[Change]) -> list[str]:
+    """Return the arguments of `zabka` that play a fork."""
+    return [*_arguments("what-if", "--scenario", origin.scenario, seed=origin.seed, pairs=[]), *options(changes)]
 
 
 WITH_BUG = "with its bug"

@@ -123,6 +123,8 @@ export class Actions {
     /** @type {"" | "past" | "silent" | "recorded"} Why nothing can be changed: a past moment is shown, the API does not respond, or there is no cluster. */
     this.off = "";
     this.readsLiveRuns = false;
+    /** The run whose course was looked for last. */
+    this.courseOf = "";
   }
 
   /** Why nothing can be changed, as a sentence; empty if changes are possible. */
@@ -272,10 +274,26 @@ export class Actions {
     const answer = await this.send(requests.playCourse(run));
     if (answer?.ok) shown.found = answer.body;
     else shown.error = answer ? outcome(answer) : this.why || "the API does not respond";
+    await this.#followCourse(shown);
+  }
+
+  /** Find the course of a run that was requested before this page was loaded, or on another page. @param {string} run the run that is shown */
+  async findCourse(run) {
+    if (this.courseOf === run) return;
+    this.courseOf = run;
+    if (this.state.course?.run === run) return;
+    const answer = await this.read(requests.course(run));
+    if (answer === null && this.courseOf === run) this.courseOf = "";
+    if (!answer?.ok || this.courseOf !== run || this.state.course?.run === run) return;
+    await this.#followCourse((this.state.course = { run, found: answer.body, error: "" }));
+  }
+
+  /** Follow the points of a course until all are played, or another course is shown. @param {import("./tracks/course.js").Course} shown */
+  async #followCourse(shown) {
     while (this.state.course === shown && shown.found?.state === "running" && !shown.error) {
       this.changed();
       await new Promise((resolve) => setTimeout(resolve, WHAT_IF_POLL_MS));
-      const found = await this.read(requests.course(run));
+      const found = await this.read(requests.course(shown.run));
       if (found?.ok) shown.found = found.body;
       else if (found) shown.error = outcome(found);
     }

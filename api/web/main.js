@@ -17,6 +17,7 @@ import { TABS, tabOf } from "./tabs.js";
 import { listen } from "./time/keys.js";
 import { Moment } from "./time/moment.js";
 import { Player } from "./time/player.js";
+import { forkable } from "./time/run.js";
 import { asOf } from "./time/then.js";
 import { theStage } from "./tracks/tab.js";
 import { page } from "./views/page.js";
@@ -158,6 +159,9 @@ listen(moment, player, {
 });
 
 takeDrops(moment, actions);
+moment.subscribe(({ run, live, info }) => {
+  if (source().live && !live && forkable(info)) void actions.findCourse(run);
+});
 
 /** Read the table of sentences. Without it, events are shown by their fields, and none is announced. */
 async function readSentences() {

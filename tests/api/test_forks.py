@@ -95,6 +95,28 @@ def test_fork_can_have_another_setting_from_the_start(http: httpx.Client, run: s
     assert (at_a_moment.status_code, "Change it from the start" in at_a_moment.json()["detail"]) == (422, True)
 
 
+def test_fork_is_forked_again_after_its_change(http: httpx.Client, run: str) -> None:
+    first = forked(http, run, at=200, kill=["peer-1"], lasts_ms=1000)["id"]
+    at = 500
+    again = forked(http, first, at=at, pause=["peer-2"], lasts_ms=500)
+    assert (again["error"], again["kept"]) == (None, {"run": first, "bug": again["id"]})
+    about = http.get(f"{V1}/runs/{again['id']}").json()
+    assert (about["pair"], about["variant"]) == (first, "peer-1 is killed for 1 s, then peer-2 is paused for 0.5 s")
+    assert events(http, first, limit=at) == events(http, again["id"], limit=at)
+    added = [(each["fault_id"], each["kind"], each["target"]) for each in faults(http, again["id"])
+             if each["requester"] == "what-if"]  # fmt: skip
+    assert added == [("w1", "crash", "peer-1"), ("w2", "pause", "peer-2")]
+    one, two = about["origin"]["changes"]
+    assert [one] == http.get(f"{V1}/runs/{first}").json()["origin"]["changes"]
+    assert (one["kill"], two["pause"], two["lasts_ms"]) == (["peer-1"], ["peer-2"], 500)
+    assert [each["at_us"] - 1 for each in (one, two)] == [
+        events(http, run)[199]["wall_us"],
+        events(http, first)[499]["wall_us"],
+    ]
+    early = http.post(f"{V1}/runs/{again['id']}/forks", json={"at": 300, "kill": ["peer-3"]})
+    assert (early.status_code, "lies before the last change" in early.json()["detail"]) == (422, True)
+
+
 def test_impossible_change_is_the_error_of_the_fork(http: httpx.Client, run: str) -> None:
     found = forked(http, run, without=["f9999"])
     assert "no fault of the run is f9999" in found["error"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +11,16 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.api_server import Server
+from tests.api.api_server import FakeFollower, Server
 from tests.api.test_forks import ended
 from zabka.api.runs.intake import SIMULATION_BEGINS_US
+from zabka.api.runs.origins import ForkChange, Origin
+from zabka.api.runs.run_models import Run
+from zabka.api.scenarios.course_models import NewOutcomeCourse
+from zabka.api.scenarios.outcome_courses import OutcomeCourses
 from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
+from zabka.simulation.fork import Change
 
 V1 = "/api/v1"
 ENDS_S = 120.0
@@ -54,6 +61,27 @@ def test_course_has_its_moments_and_ends(http: httpx.Client, run: str) -> None:
     assert [each["at_us"] for each in plot["points"]] == [SIMULATION_BEGINS_US, SIMULATION_BEGINS_US + half_us]
     assert [each["losing"] for each in plot["points"]] == [0, 0]
     assert http.delete(location).status_code == 409
+
+
+def test_course_of_a_fork_is_played_with_its_changes() -> None:
+    async def play() -> tuple[str, ...]:
+        follower = FakeFollower()
+        courses = OutcomeCourses(follower)
+        changes = [Change(8_000_000, killed=("peer-1",)), Change(9_000_000, left_out=("f5",))]
+        fork = Run(
+            id="r00000001", kind="seed", title="Seed 2", first_seq=1, last_seq=9, first_us=SIMULATION_BEGINS_US,
+            last_us=SIMULATION_BEGINS_US + 24_000_000, events=9, created_ms=1,
+            origin=Origin(scenario="ensemble", seed=2, changes=[ForkChange.of(each) for each in changes]),
+        )  # fmt: skip
+        courses.request(fork, fork.last_us, NewOutcomeCourse())
+        await asyncio.sleep(0)  # The task begins.
+        await courses.close()
+        return follower.asked[0]
+
+    assert shlex.join(asyncio.run(play())) == (
+        "what-if --seed 2 --scenario ensemble --at 0s --at 8.000000s --kill peer-1 --for 10s --at 9.000000s "
+        "--without f5 --futures 8 --every 2.000000s --json"
+    )
 
 
 def test_stopped_course_keeps_its_points(http: httpx.Client, run: str) -> None:

@@ -157,6 +157,9 @@ def test_probability_of_a_loss_is_plotted_and_leads_to_moments(watched: Watched,
     course = region(page, "Probability of a loss")
     expect(course.get_by_role("status")).to_contain_text("1 of 3 moments played, 4 futures each")
     expect(begin).to_be_disabled()
+    page.reload()
+    expect(course.get_by_role("status")).to_contain_text("1 of 3 moments played, 4 futures each")
+    expect(begin).to_be_disabled()
     course.get_by_role("button", name="Stop").click()
     expect(course.get_by_role("alert")).to_contain_text("Not complete: it was stopped")
 
@@ -197,6 +200,17 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s")
     fork, run = http.get(f"{simulating.url}/api/v1/runs").json()[1:3]
     assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
+
+    page.evaluate(f"location.hash = '#run={fork['id']}&at=200'")
+    expect(panel).to_contain_text("This fork can only be forked after its last change")
+    expect(form.get_by_role("button", name="Died here")).to_be_disabled()
+    page.evaluate(f"location.hash = '#run={fork['id']}&at=320'")
+    form.get_by_label("node", exact=True).select_option("peer-2")
+    form.get_by_role("button", name="Died here").click()
+    expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s, then peer-2 is", timeout=SIMULATED_MS)
+    expect(page.get_by_role("region", name="First difference")).to_contain_text("peer-2")
+    again = http.get(f"{simulating.url}/api/v1/runs").json()[1]
+    assert (again["pair"], len(again["origin"]["changes"])) == (fork["id"], 2)
 
     page.evaluate(f"location.hash = '#run={run['id']}&at=300'")
     form = panel.get_by_role("form", name="Fork with another setting")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 import pytest
 
-from zabka.cli.forked_pair import Asked, BadChange
-from zabka.cli.futures import Future, numbered, play_futures
-from zabka.cli.outcome_course import Course, Moment, certain_from, line, outcome_course, plot
+from zabka.cli.forked_pair import Asked, AskedChange, BadChange
+from zabka.cli.futures import Changes, Future, History, numbered, play_futures
+from zabka.cli.outcome_course import Course, Moment, certain_from, courses, line, outcome_course, plot
 from zabka.cli.spark_futures import spark_futures
 from zabka.simulation.fork import Change
 from zabka.simulation.settings import world_settings
 
-CALM = Asked(2, "calm", world_settings(["faults.ms=3500", "drawn.topics=false"]), 4_000_000, (), (), (), {}, 10_000)
+SHORT = world_settings(["faults.ms=3500", "drawn.topics=false"])
+CALM = Asked(2, "calm", SHORT, (AskedChange(4_000_000),))
 
 ALONE = partial(play_futures, jobs=1)
 
@@ -62,15 +64,32 @@ def test_report_of_a_calm_run_has_a_line_for_each_moment() -> None:
     assert lines[-1] == "the run itself loses no committed records"
 
 
+def test_futures_of_a_fork_have_its_changes_up_to_their_moment() -> None:
+    """`courses` itself checks that the history of each future equals that of the fork."""
+    played: list[Changes] = []
+
+    def play(history: History, futures: Sequence[Changes]) -> list[Future]:
+        played.extend(futures)
+        return ALONE(history, futures)
+
+    kill = AskedChange(5_000_000, kill=("broker-1",), lasts_ms=500)
+    fork = CALM._replace(changes=(*CALM.changes, kill, kill._replace(at_us=6_000_000)))
+    *_, last = islice(courses(fork, 1_000_000, 1, play), 4)
+    assert len(last.played) == len(played) == 3
+    assert [[each.at_us // 1_000_000 for each in changes] for changes in played] == [[4], [5, 5], [5, 6, 6]]
+    assert [changes[-1].future for changes in played] == [1, 1, 1]
+    assert all(each.killed == ("broker-1",) for changes in played for each in changes[:-1])
+
+
 def test_moment_after_the_end_of_the_run_is_rejected() -> None:
     with pytest.raises(BadChange, match=r"--at 1000000.000 s: the run ends at"):
-        list(outcome_course(CALM._replace(at_us=10**12), 2_000_000, 1, ALONE))
+        list(outcome_course(CALM._replace(changes=(AskedChange(10**12),)), 2_000_000, 1, ALONE))
 
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs java")
 def test_spark_tasks_play_the_same_futures() -> None:
-    changes = numbered(Change(4_000_000), 3)
+    futures, history = numbered((Change(4_000_000),), 3), History(2, "calm", SHORT, ())
     with spark_futures("local[2]") as play:
-        of_spark = play(CALM.seed, CALM.scenario, CALM.settings, changes)
-    assert of_spark == ALONE(CALM.seed, CALM.scenario, CALM.settings, changes)
+        of_spark = play(history, futures)
+    assert of_spark == ALONE(history, futures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,30 +14,36 @@ from typer.testing import CliRunner
 
 from zabka.api.exports.opened import opened
 from zabka.cli.damage import course, on_world_clock
-from zabka.cli.forked_pair import Asked, BadChange, Pair, play
-from zabka.cli.futures import Future, numbered, play_futures, table, wilson
-from zabka.cli.what_if import command, report
+from zabka.cli.forked_pair import Asked, AskedChange, BadChange, Pair, play
+from zabka.cli.futures import Future, History, numbered, play_futures, table, wilson
+from zabka.cli.option_groups import NotGrouped, grouped
+from zabka.cli.what_if import command, command_class, report
 from zabka.journal import events as e
 from zabka.simulation.fork import Change
 from zabka.simulation.run import run_forked
 from zabka.simulation.settings import world_settings
 
 APP = typer.Typer()
-APP.command()(command)
+APP.command(cls=command_class)(command)
 AT_US = 6_500_000
 SHORT = world_settings(["faults.ms=3500", "drawn.topics=false"])
-NO_CHANGE = Asked(2, "calm", SHORT, AT_US, (), (), (), {}, 10_000)
-FAULTS = NO_CHANGE._replace(
-    seed=4, scenario="chaos", at_us=3_000_000,
-    settings=world_settings(["faults.ms=5000", "faults.gap.ms=400", "drawn.topics=false"]),
+NO_CHANGE = Asked(2, "calm", SHORT, (AskedChange(AT_US),))
+FAULTS = Asked(
+    4, "chaos", world_settings(["faults.ms=5000", "faults.gap.ms=400", "drawn.topics=false"]),
+    (AskedChange(3_000_000),),
 )  # fmt: skip
+
+
+def changed(asked: Asked, *changes: dict[str, Any]) -> Asked:
+    """Return the question with other changes, each at the moment of its change by default."""
+    return asked._replace(changes=tuple(asked.changes[0]._replace(**each) for each in changes))
 
 
 @cache
 def controller_killed() -> Pair:
-    run = run_forked(2, "calm", Change(AT_US), SHORT)
+    run = run_forked(2, "calm", (), SHORT)
     controller = next(entry.event.broker_id for entry in run.entries if isinstance(entry.event, e.ControllerElected))
-    return play(NO_CHANGE._replace(kill=(f"broker-{controller}",), lasts_ms=9_000))
+    return play(changed(NO_CHANGE, {"kill": (f"broker-{controller}",), "lasts_ms": 9_000}))
 
 
 def figures(lines: list[str]) -> dict[str, list[str]]:
@@ -49,12 +56,12 @@ def test_fork_without_change_is_reported_as_identical() -> None:
     lines = list(report(NO_CHANGE, pair))
     assert lines[0] == "seed 2 of calm, from 6.500 s on: no change"
     assert lines[1] == f"the two runs are identical, byte for byte: {len(pair.run.entries):,} events"
-    assert len(lines) == 2
+    assert lines[2:] == ["", "the command that repeats it: zabka what-if --seed 2 --scenario calm --at 6.500000s"]
 
 
 def test_report_shows_differences_figures_and_causes() -> None:
     pair = controller_killed()
-    (node,) = pair.change.killed
+    (node,) = pair.changes[-1].killed
     lines = list(report(NO_CHANGE, pair))
     assert lines[0] == f"seed 2 of calm, from 6.500 s on: {node} is killed for 9 s"
     assert lines[1] == f"identical, byte for byte, up to then: the first {pair.same:,} events"
@@ -82,19 +89,19 @@ def test_recovery_times_of_a_fork_are_taken_from_the_journal() -> None:
 
 
 def test_leaving_out_a_fault_changes_the_run_from_its_injection() -> None:
-    pair = play(FAULTS._replace(at_us=None, without=("f2",)))
+    pair = play(changed(FAULTS, {"at_us": None, "without": ("f2",)}))
     [at_us] = [
         each.mono_us
         for each in pair.run.entries
         if isinstance(each.event, e.FaultInjected) and each.event.fault_id == "f2"
     ]
-    assert pair.change == Change(at_us, left_out=("f2",))
+    assert pair.changes == (Change(at_us, left_out=("f2",)),)
     assert pair.run.entries[pair.same].mono_us >= at_us
     assert b'"f2"' not in b"".join(pair.fork.lines())
 
 
 def test_setting_from_the_start_leaves_the_faults_as_they_were() -> None:
-    asked = FAULTS._replace(at_us=None, settings_at={"replica.lag.time.max.ms": "6000"})
+    asked = changed(FAULTS, {"at_us": None, "settings": {"replica.lag.time.max.ms": "6000"}})
     pair = play(asked)
     lines = list(report(asked, pair))
     assert lines[0] == "seed 4 of chaos: replica.lag.time.max.ms=6000 from the start"
@@ -109,13 +116,40 @@ def test_setting_from_the_start_leaves_the_faults_as_they_were() -> None:
 
 
 def test_several_faults_of_a_swarm_can_be_left_out_together() -> None:
-    pair = play(NO_CHANGE._replace(seed=1, scenario="swarm", settings=None, at_us=None, without=("f2", "f5")))
+    pair = play(Asked(1, "swarm", None, (AskedChange(without=("f2", "f5")),)))
     ids = [
         [each.event.fault_id for each in run.entries if isinstance(each.event, e.FaultInjected)]
         for run in (pair.run, pair.fork)
     ]
     assert ids[1][:1] == ids[0][:1] == ["f1"]
     assert {"f2", "f5"} <= set(ids[0]) and not {"f2", "f5"} & set(ids[1])
+
+
+def test_second_change_is_compared_with_the_fork_of_the_first() -> None:
+    asked = changed(FAULTS, {"pause": ("peer-1",), "lasts_ms": 800}, {"at_us": 4_000_000, "kill": ("broker-1",)})
+    pair = play(asked)
+    added = [[each.event.fault_id for each in run.entries if isinstance(each.event, e.FaultInjected)
+              and each.event.requester == "what-if"] for run in (pair.run, pair.fork)]  # fmt: skip
+    assert added == [["w1"], ["w1", "w2"]]
+    assert pair.same >= sum(entry.mono_us < 4_000_000 for entry in pair.run.entries)
+    lines = list(report(asked, pair))
+    first = "seed 4 of chaos, from 3.000 s on: peer-1 is paused for 0.8 s; from 4.000 s on: broker-1 is killed for 10 s"
+    assert lines[0] == first
+    assert lines[-1].endswith(
+        "what-if --seed 4 --scenario chaos --at 3.000000s --pause peer-1 --for 0.8s --at 4.000000s --kill broker-1 "
+        "--for 10s"
+    )
+
+
+def test_options_after_each_at_are_one_change() -> None:
+    order = ["seed", "at", "kill", "for_", "kill", "at", "without"]
+    given = {"at": ["3", "4"], "kill": ["broker-1", "broker-2"], "for_": ["1s"], "without": ["f2"], "set_": []}
+    assert grouped(order, "at", given) == [
+        {"at": ["3"], "kill": ["broker-1", "broker-2"], "for_": ["1s"], "without": [], "set_": []},
+        {"at": ["4"], "kill": [], "for_": [], "without": ["f2"], "set_": []},
+    ]
+    with pytest.raises(NotGrouped, match="without"):
+        grouped(order[:-1], "at", given)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +160,12 @@ def test_several_faults_of_a_swarm_can_be_left_out_together() -> None:
         ({"without": ("f99",)}, r"no fault of the run is f99; there are f\d+ \("),
         ({"without": ("f1",), "at_us": 9_000_000}, "f1 was injected at .* before --at 9.000 s"),
         ({"kill": ("broker-1",), "pause": ("broker-1",)}, "broker-1 is named twice"),
-        ({"settings_at": {"num.io.threads": "100"}}, "--set: the brokers reject it: .*num.io.threads"),
+        ({"settings": {"num.io.threads": "100"}}, "--set: the brokers reject it: .*num.io.threads"),
     ],
 )
-def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, object], reason: str) -> None:
+def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadChange, match=reason):
-        play(FAULTS._replace(**change))  # type: ignore[arg-type]
+        play(changed(FAULTS, change))
 
 
 @pytest.mark.parametrize(
@@ -149,6 +183,7 @@ def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, object],
         (["--at", "3", "--scenario", "kafka-1211"], "kafka-1211 is no scenario that draws its faults"),
         (["--at", "3", "--without", "f1", "--futures", "2"], "--futures draw faults of their own"),
         (["--at", "3", "--every", "1s"], "--every needs --at and --futures"),
+        (["--kill", "peer-1", "--at", "3", "--at", "4"], "--kill: if there are several --at, give each option"),
         (["--at", "3", "--futures", "2", "--every", "1ms"], "--every 1ms: a time in seconds"),
         (["--at", "3", "--futures", "2", "--every", "0.05"], "--every 0.05: at least 0.1 s is wanted"),
     ],
@@ -157,6 +192,11 @@ def test_invalid_option_gives_one_line_and_exit_code_2(arguments: list[str], rea
     done = CliRunner().invoke(APP, ["--seed", "3", *arguments])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"zabka: {reason}") and done.stderr.count("\n") == 1
+
+
+def test_change_before_the_previous_one_is_rejected() -> None:
+    with pytest.raises(BadChange, match=r"--at 2\.000 s lies before the previous change, at 3\.000 s"):
+        play(changed(FAULTS, {}, {"at_us": 2_000_000}))
 
 
 def test_exported_what_if_file_has_both_runs_as_a_pair(tmp_path: Path) -> None:
@@ -175,10 +215,11 @@ def test_exported_what_if_file_has_both_runs_as_a_pair(tmp_path: Path) -> None:
 
 
 def test_futures_of_run_and_fork_are_counted() -> None:
-    change = controller_killed().change
+    pair = controller_killed()
+    history = History(2, "calm", SHORT, pair.run.seed.drawn)
     columns = [
-        (name, play_futures(2, "calm", SHORT, numbered(each, 2), jobs=1))
-        for name, each in (("no change", Change(AT_US)), ("killed", change))
+        (name, play_futures(history, numbered(changes, 2), jobs=1))
+        for name, changes in (("no change", (Change(AT_US),)), ("killed", pair.changes))
     ]
     assert len({future.before for _, column in columns for future in column}) == 1
     assert all(future.controller_us == 0 for future in columns[0][1])

@@ -25,11 +25,11 @@ SEED, SEEDS = 6, (1, 2, 4, 6)
 
 @cache
 def original(seed: int) -> ForkedRun:
-    return run_forked(seed, "chaos", Change(AT_US), SHORT)
+    return run_forked(seed, "chaos", (Change(AT_US),), SHORT)
 
 
-def forked(seed: int, change: Change) -> ForkedRun:
-    return run_forked(seed, "chaos", change, SHORT, original=original(seed))
+def forked(seed: int, *made: Change, of: ForkedRun | None = None) -> ForkedRun:
+    return run_forked(seed, "chaos", made, SHORT, drawn=(of or original(seed)).seed.drawn)
 
 
 def before(run: ForkedRun, at_us: int) -> list[bytes]:
@@ -131,7 +131,7 @@ def test_changed_setting_reaches_brokers_only_after_the_fork() -> None:
 
 def test_forked_runs_share_the_past_but_differ_after_the_fork() -> None:
     run = original(SEED)
-    one, same, other = (run_forked(SEED, "chaos", Change(AT_US, future=number), SHORT) for number in (1, 1, 2))
+    one, same, other = (run_forked(SEED, "chaos", (Change(AT_US, future=number),), SHORT) for number in (1, 1, 2))
     assert before(one, AT_US) == before(other, AT_US) == before(run, AT_US)
     assert one.lines() == same.lines()
     assert len({b"".join(each.lines()) for each in (run, one, other)}) == 3
@@ -143,7 +143,7 @@ def test_fork_resumes_random_draws_at_the_position_of_the_run() -> None:
     for count in (1, 4, 2):
         assert first.align(last, len(drawn)) == len(drawn)
         drawn.append([last.random() for _ in range(count)])
-    fork, random = ForkedSeed(5, first), Random(0)
+    fork, random = ForkedSeed(5, first.drawn), Random(0)
     again: list[list[float]] = []
     for count, number in ((3, 0), (0, 1), (2, 7)):
         assert fork.align(random, number) == max(number, len(again))
@@ -169,17 +169,87 @@ def test_setting_that_cannot_change_is_refused(key: str, value: str, reason: str
         check_setting(key, value)
 
 
+LATER_US = 4_200_000
+
+
+@cache
+def fork_with_dead_broker() -> ForkedRun:
+    run = original(SEED)
+    return forked(SEED, Change(AT_US, killed=(up(run, "broker-"),), lasts_ms=800), Change(LATER_US))
+
+
+def test_fork_of_a_fork_without_change_equals_the_fork() -> None:
+    fork = fork_with_dead_broker()
+    first = Change(AT_US, killed=(up(original(SEED), "broker-"),), lasts_ms=800)
+    assert forked(SEED, first).lines() == fork.lines() != original(SEED).lines()
+    assert forked(SEED, first, Change(LATER_US), of=fork).lines() == fork.lines()
+
+
+def test_second_change_begins_at_its_moment_of_the_fork() -> None:
+    fork, node = fork_with_dead_broker(), up(fork_with_dead_broker(), "peer-")
+    first = Change(AT_US, killed=(up(original(SEED), "broker-"),), lasts_ms=800)
+    again = forked(SEED, first, Change(LATER_US, paused=(node,), lasts_ms=700), of=fork)
+    assert before(again, LATER_US) == before(fork, LATER_US)
+    ours = {name: (at_us, each.kind, each.target) for name, (at_us, each) in faults(again).items() if name[0] == "w"}
+    assert ours == {"w1": (AT_US, "crash", *first.killed), "w2": (LATER_US, "pause", node)}
+    assert of_node(fork, node, LATER_US, LATER_US + 700_000)
+    assert of_node(again, node, LATER_US, LATER_US + 700_000) == []
+    assert again.outcome.held
+
+
+def test_two_changes_of_one_moment_equal_the_change_with_both() -> None:
+    run = original(SEED)
+    killed, paused = (up(run, "broker-"),), (up(run, "peer-"),)
+    both = Change(AT_US, killed=killed, paused=paused, lasts_ms=1_000)
+    apart = [Change(AT_US, killed=killed, lasts_ms=1_000), Change(AT_US, paused=paused, lasts_ms=1_000)]
+    assert forked(SEED, *apart).lines() == forked(SEED, both).lines()
+
+
+def test_faults_left_out_by_two_changes_are_absent_together() -> None:
+    run = original(SEED)
+    later = [(name, at_us) for name, (at_us, each) in faults(run).items() if at_us > AT_US]
+    (one, at_us), (two, later_us) = later[0], later[-1]
+    fork = forked(SEED, Change(at_us, left_out=(one,)))
+    again = forked(SEED, Change(at_us, left_out=(one,)), Change(later_us, left_out=(two,)), of=fork)
+    assert before(again, later_us) == before(fork, later_us)
+    assert two in faults(fork)
+    assert [each.fault_id for each in again.omitted] == [one, two]
+    assert not {one, two} & set(faults(again))
+
+
+def test_change_before_the_previous_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="the change at 2999999 us lies before the previous one, at 3000000 us"):
+        forked(SEED, Change(AT_US), Change(AT_US - 1))
+
+
+def test_future_of_a_fork_has_the_history_of_the_fork() -> None:
+    fork = fork_with_dead_broker()
+    left_out = next(name for name, (at_us, _) in faults(fork).items() if at_us > LATER_US)
+    first = Change(AT_US, killed=(up(original(SEED), "broker-"),), lasts_ms=800, left_out=(left_out,))
+    one, two = (forked(SEED, first, Change(LATER_US, future=number), of=fork) for number in (1, 2))
+    # The faults of a future have ids of their own.
+    assert one.omitted == two.omitted == []
+    assert left_out in {*faults(one), *faults(two)}
+    assert before(one, LATER_US) == before(two, LATER_US) == before(fork, LATER_US)
+    assert len({b"".join(each.lines()) for each in (fork, one, two)}) == 3
+
+
 def test_whole_cluster_can_be_forked() -> None:
-    run = run_forked(SEED, "whole-cluster", Change(6_000_000))
+    run = run_forked(SEED, "whole-cluster", (Change(6_000_000),))
     node = up(run, "broker-")
-    fork = run_forked(SEED, "whole-cluster", Change(6_000_000, killed=(node,), lasts_ms=1_500), original=run)
+    change = Change(6_000_000, killed=(node,), lasts_ms=1_500)
+    fork = run_forked(SEED, "whole-cluster", (change,), drawn=run.seed.drawn)
     assert before(fork, 6_000_000) == before(run, 6_000_000)
     assert of_node(fork, node, 6_000_000, 7_500_000) == []
 
 
-def world_with(change: Change) -> World:
+def begin_no_future(number: int) -> None:
+    raise AssertionError(number)
+
+
+def world_with(change: Change, *later: Change) -> World:
     world = World(1, world_settings(["brokers=1", "drawn.topics=false"]))
-    Forking(world, change, lambda: None)
+    Forking(world, (change, *later), begin_no_future)
     world.start()
     world.run_to(change.at_us)
     assert world.is_running("broker-1") == ("broker-1" not in change.killed)
@@ -206,12 +276,25 @@ def test_end_of_a_pause_leaves_another_pause_alone() -> None:
     world.end_world()
 
 
+def test_earlier_kill_does_not_start_a_node_that_was_killed_again() -> None:
+    """The first change starts its node after 2 s, when the node has returned and the second change has killed it."""
+    first = Change(AT_US, killed=("broker-1",), lasts_ms=2_000)
+    world = world_with(first, Change(AT_US + 1_500_000, killed=("broker-1",), lasts_ms=2_000))
+    world.run(1_000)
+    world.start("broker-1")
+    world.run(2_000)
+    assert not world.is_running("broker-1")
+    world.run(1_000)
+    assert world.is_running("broker-1")
+    world.end_world()
+
+
 @pytest.mark.parametrize(("scenario", "seed"), [("whole", 3), ("swarm-ensemble", 4)])
 def test_later_faults_keep_their_ids_in_every_scenario(scenario: str, seed: int) -> None:
-    run = run_forked(seed, scenario, Change(0))
+    run = run_forked(seed, scenario, (Change(0),))
     left_out = next(name for name, (_, each) in faults(run).items() if each.kind in ("cut", "crash", "pause"))
     change = Change(faults(run)[left_out][0], left_out=(left_out,))
-    fork = run_forked(seed, scenario, change, original=run)
+    fork = run_forked(seed, scenario, (change,), drawn=run.seed.drawn)
     assert before(fork, change.at_us) == before(run, change.at_us)
     ours = {at_us: name for name, (at_us, _) in faults(run).items()}
     theirs = {at_us: name for name, (at_us, _) in faults(fork).items()}
@@ -241,4 +324,4 @@ def test_fault_with_fewer_parts_does_not_renumber_later_faults() -> None:
     run = ForkedSeed(5)
     ours = first_ids(run, 2)
     assert len(ours) >= 3
-    assert first_ids(ForkedSeed(5, run), 1) == ours == [f"f{1 + 2 * number}" for number in range(len(ours))]
+    assert first_ids(ForkedSeed(5, run.drawn), 1) == ours == [f"f{1 + 2 * number}" for number in range(len(ours))]

@@ -1,4 +1,4 @@
-"""Plays a seed unchanged, and a fork of it (`zabka what-if`).
+"""Plays a seed unchanged, and a fork of it, or a fork and a fork of that fork (`zabka what-if`).
 
 The fork differs from a chosen moment on.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
 
 if TYPE_CHECKING:
     from zabka.journal.events import FaultInjected
@@ -33,35 +31,41 @@ class BadChange(Exception):
     """A change that the run cannot have. The message is the reason."""
 
 
-class Asked(NamedTuple):
-    """The seed to fork, and the change as the options specify it.
+class AskedChange(NamedTuple):
+    """A change as its options specify it.  Only the run shows whether the change is possible."""
 
-    Only the run shows whether the change is possible.
-    """
+    at_us: int | None = None
+    """None for settings from the start on, or for the time of the fault that is left out."""
+    without: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
+    pause: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+    """Dynamic configuration from `at_us` on, or if that is None, settings from the start on."""
+    lasts_ms: int = 10_000
+
+
+class Asked(NamedTuple):
+    """The seed to fork, and the changes of the fork, in the order of their times."""
 
     seed: int
     scenario: str
     settings: WorldSettings | None
     """Settings of the world; None if the scenario draws all of them."""
-    at_us: int | None
-    without: tuple[str, ...]
-    kill: tuple[str, ...]
-    pause: tuple[str, ...]
-    settings_at: dict[str, str]
-    """Dynamic configuration from `at_us` on, or if that is None, settings from the start on."""
-    lasts_ms: int
+    changes: tuple[AskedChange, ...]
 
 
 class Pair(NamedTuple):
-    """A run, its fork, and the first difference between their journals."""
+    """A run, its fork, and the first difference between their journals.
+
+    If the fork has several changes, the run has all of them except the last one.
+    """
 
     run: ForkedRun
     fork: ForkedRun
-    change: Change
+    changes: tuple[Change, ...]
+    """The changes of the fork."""
     same: int
     """Number of events before the first difference."""
-    settings: WorldSettings
-    """The settings of the fork from the change on."""
 
 
 def time_us(name: str, text: str) -> int:
@@ -128,32 +132,59 @@ def world_of(scenario: str) -> WorldSettings | None:
 
 
 def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair:
-    """Play the run, check that the change can be made in it, and play the fork.  Raises BadChange."""
+    """Play the run, and its forks with one more change each, of which the last two are the pair.  Raises BadChange.
+
+    Each change is checked in the run that it changes.
+    """
     from zabka.simulation.fork import Change
     from zabka.simulation.run import run_forked
-    from zabka.simulation.settings import WorldSettings, world_settings
 
-    run = run_forked(asked.seed, asked.scenario, Change(asked.at_us or 0), asked.settings, tap=taps[0])
-    change = _change(asked, run)
-    settings = asked.settings
-    if change.started_with:
-        settings = world_settings([f"{key}={value}" for key, value in change.started_with.items()])
-    fork = run_forked(asked.seed, asked.scenario, change, settings, original=run, tap=taps[1])
-    _check_left_out(run, fork, change)
-    if fork.refused:
-        raise BadChange(f"--set: the brokers reject it: {fork.refused}")
+    first, *later = asked.changes
+    run = run_forked(
+        asked.seed, asked.scenario, (Change(first.at_us or 0),), asked.settings, tap=None if later else taps[0]
+    )
+    made: tuple[Change, ...] = ()
+    for place, wanted in enumerate(asked.changes, 1):
+        change = _change(asked.scenario, wanted, run, made)
+        made = (*made, change)
+        # An empty change at the moment of the next one changes nothing, and shows the state of each node there.
+        following = tuple(Change(max(change.at_us, each.at_us or 0)) for each in asked.changes[place : place + 1])
+        tap = taps[1] if not following else taps[0] if place == len(later) else None
+        fork = run_forked(
+            asked.seed, asked.scenario, (*made, *following), asked.settings, drawn=run.seed.drawn, tap=tap
+        )
+        _check_fork(run, fork, made)
+        if following:
+            run = fork
+    return Pair(run, fork, made, _same(run, fork, made[-1].at_us))
+
+
+def play_fork(asked: Asked) -> tuple[ForkedRun, tuple[Change, ...]]:
+    """Play the run, or its fork if there are changes, and return it with these changes.  Raises BadChange."""
+    from zabka.simulation.run import run_forked
+
+    changes = tuple(each for each in asked.changes if each.without or each.kill or each.pause or each.settings)
+    if not changes:
+        return run_forked(asked.seed, asked.scenario, (), asked.settings), ()
+    pair = play(asked._replace(changes=changes))
+    return pair.fork, pair.changes
+
+
+def _same(run: ForkedRun, fork: ForkedRun, at_us: int) -> int:
+    """Return the number of events before the first difference."""
     ours, theirs = run.lines(), fork.lines()
     same = next((place for place, (one, two) in enumerate(zip(ours, theirs, strict=False)) if one != two), None)
     same = min(len(ours), len(theirs)) if same is None else same
-    before = sum(entry.mono_us < change.at_us for entry in run.entries)
-    assert same >= before, f"event {same + 1} of the fork differs before {change.at_us} us: please report this"
-    settings = settings or WorldSettings()
-    changed = msgspec.structs.replace(settings, broker_keys={**settings.broker_keys, **change.settings})
-    return Pair(run, fork, change, same, changed)
+    before = sum(entry.mono_us < at_us for entry in run.entries)
+    assert same >= before, f"event {same + 1} of the fork differs before {at_us} us: please report this"
+    return same
 
 
-def _change(asked: Asked, run: ForkedRun) -> Change:
-    """Return the change that the user requested, if the run allows it. Raises BadChange."""
+def _change(scenario: str, asked: AskedChange, run: ForkedRun, before: Sequence[Change]) -> Change:
+    """Return the change that the user requested, if the run, which has the changes before it, allows it.
+
+    Raises BadChange.
+    """
     from zabka.cli.damage import seconds
     from zabka.simulation.fork import RUNNING, Change
 
@@ -161,11 +192,16 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
     missing = [each for each in asked.without if each not in faults]
     if missing:
         raise BadChange(f"no fault of the run is {missing[0]}; there are {_listed(faults, asked.at_us or 0)}")
-    started_with = asked.settings_at if asked.at_us is None else {}
+    started_with = asked.settings if asked.at_us is None else {}
     if asked.at_us is not None or started_with:
         at_us = asked.at_us or 0
     else:
         at_us = min(faults[each][0] for each in asked.without)
+    if before and at_us < before[-1].at_us:
+        raise BadChange(
+            f"--at {seconds(at_us)} lies before the previous change, at {seconds(before[-1].at_us)}: give the changes "
+            "in the order of their times"
+        )
     early = [each for each in asked.without if faults[each][0] < at_us]
     if early:
         raise BadChange(f"{early[0]} was injected at {seconds(faults[early[0]][0])}, before --at {seconds(at_us)}")
@@ -180,9 +216,9 @@ def _change(asked: Asked, run: ForkedRun) -> Change:
             raise BadChange(f"there is no node {name}; there are {', '.join(run.nodes)}")
         if state != RUNNING:
             raise BadChange(f"{name} is {state} already at {seconds(at_us)}")
-    settings_at = {} if started_with else asked.settings_at
+    settings_at = {} if started_with else asked.settings
     if settings_at and not any(name.startswith("broker-") for name in run.nodes):
-        raise BadChange(f"--set changes the configuration of brokers, and {asked.scenario} has none")
+        raise BadChange(f"--set changes the configuration of brokers, and {scenario} has none")
     return Change(
         at_us,
         left_out=asked.without,
@@ -210,16 +246,20 @@ def _listed(faults: dict[str, tuple[int, FaultInjected]], since_us: int) -> str:
     return ", ".join([*found[:LISTED], *more]) or "none from then on"
 
 
-def _check_left_out(run: ForkedRun, fork: ForkedRun, change: Change) -> None:
-    """Raise BadChange unless the fork has left out exactly these faults of the run."""
+def _check_fork(run: ForkedRun, fork: ForkedRun, changes: Sequence[Change]) -> None:
+    """Raise BadChange unless the fork has made all its changes, of which the run lacks the last one."""
+    if fork.refused:
+        raise BadChange(f"--set: the brokers reject it: {fork.refused}")
     ours, omitted = _faults(run), {each.fault_id: each for each in fork.omitted}
-    for name in change.left_out:
-        known = ours[name][1]
-        found = omitted.get(name)
-        if found is None:
+    for name in changes[-1].left_out:
+        if name not in omitted:
+            known = ours[name][1]
             raise BadChange(
                 f"{name} ({known.kind} of {known.source}) cannot be left out: it is a part of another fault"
             )
+    expected = {**{name: event for name, (_, event) in ours.items()}, **{each.fault_id: each for each in run.omitted}}
+    for name, found in omitted.items():
+        known = expected.get(name, found)
         if (found.kind, found.source, found.target) != (known.kind, known.source, known.target):
             raise BadChange(
                 f"{name} cannot be left out together with the other changes: after them, it is another fault "

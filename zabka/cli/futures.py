@@ -18,7 +18,8 @@ import msgspec
 from zabka.cli.damage import course, on_world_clock, seconds
 from zabka.cli.worker_processes import results_of
 from zabka.simulation.engine.garbage import collect_after, collect_seldom
-from zabka.simulation.fork import Change
+from zabka.simulation.fork import Change, settings_after
+from zabka.simulation.forked_seed import Drawn
 from zabka.simulation.run import ForkedRun, run_forked
 from zabka.simulation.settings import WorldSettings
 
@@ -49,31 +50,42 @@ def hash_before(run: ForkedRun, at_us: int) -> str:
     return sha256(b"".join(lines[: sum(entry.mono_us < at_us for entry in run.entries)])).hexdigest()
 
 
-def play_future(seed: int, scenario: str, settings: WorldSettings | None, change: Change) -> Future:
-    """Run the seed with this change, and return a summary of what happens after it.
+class History(NamedTuple):
+    """What the futures of a run have in common with it."""
 
-    `change.future` is the seed of the random numbers from the change on.
+    seed: int
+    scenario: str
+    settings: WorldSettings | None
+    drawn: Sequence[Drawn]
+    """Draws of the run that the futures continue, or of one with the same history up to them."""
+
+
+Changes = tuple[Change, ...]
+
+
+def play_future(history: History, changes: Changes) -> Future:
+    """Run the seed with these changes, and return a summary of what happens after the last one.
+
+    `future` of the last change is the seed of the random numbers from then on.
     """
-    run = run_forked(seed, scenario, change, settings)
-    found = course(on_world_clock(run.entries), change.at_us, settings or WorldSettings())
+    seed, scenario, settings, drawn = history
+    run = run_forked(seed, scenario, changes, settings, drawn=drawn)
+    at_us = changes[-1].at_us
+    found = course(on_world_clock(run.entries), at_us, settings_after(settings, changes))
     since = (found.controller_since_us, found.writable_since_us)
-    controller_us, writable_us = (None if each is None else each - change.at_us for each in since)
-    collect_after(change.future or 0)
-    return Future(
-        found.acknowledged_lost, not run.outcome.held, controller_us, writable_us, hash_before(run, change.at_us)
-    )
+    controller_us, writable_us = (None if each is None else each - at_us for each in since)
+    collect_after(changes[-1].future or 0)
+    return Future(found.acknowledged_lost, not run.outcome.held, controller_us, writable_us, hash_before(run, at_us))
 
 
-PlayFutures = Callable[[int, str, WorldSettings | None, Sequence[Change]], list[Future]]
-"""Plays one possible future of a seed and scenario for each change, and returns the results."""
+PlayFutures = Callable[[History, Sequence[Changes]], list[Future]]
+"""Plays one possible future of a run for each list of changes, and returns the results."""
 
 
-def play_futures(
-    seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change], *, jobs: int
-) -> list[Future]:
-    """Play one possible future for each change, in `jobs` processes, and return the results."""
-    calls = (partial(play_future, seed, scenario, settings, change) for change in changes)
-    with closing(_results(calls, min(jobs, len(changes)))) as results:
+def play_futures(history: History, futures: Sequence[Changes], *, jobs: int) -> list[Future]:
+    """Play one possible future for each list of changes, in `jobs` processes, and return the results."""
+    calls = (partial(play_future, history, changes) for changes in futures)
+    with closing(_results(calls, min(jobs, len(futures)))) as results:
         return list(results)
 
 
@@ -83,9 +95,10 @@ def _results(calls: Iterator[Callable[[], Future]], jobs: int) -> Generator[Futu
     return results_of(calls, jobs=jobs, ahead=AHEAD * jobs, begin=collect_seldom)
 
 
-def numbered(change: Change, count: int) -> list[Change]:
-    """Return `count` copies of a change, each with another seed for the random numbers after the change."""
-    return [msgspec.structs.replace(change, future=number) for number in range(1, count + 1)]
+def numbered(changes: Changes, count: int) -> list[Changes]:
+    """Return `count` copies of the changes, each with another seed for the random numbers after the last change."""
+    *before, last = changes
+    return [(*before, msgspec.structs.replace(last, future=number)) for number in range(1, count + 1)]
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:

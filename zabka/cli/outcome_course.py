@@ -2,7 +2,7 @@
 
 From each of several moments, N futures continue the run with other random numbers. The share of futures that lose
 acknowledged records rises from moment to moment, until the loss is certain. Moments after the run's first loss are left
-out.
+out. The run can be a fork: from a moment before one of its changes, the futures do not have that change.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 
 from zabka.cli.damage import on_world_clock, seconds
-from zabka.cli.forked_pair import Asked, BadChange
-from zabka.cli.futures import Future, PlayFutures, hash_before, numbered, share, wilson
+from zabka.cli.forked_pair import Asked, BadChange, play_fork
+from zabka.cli.futures import Future, History, PlayFutures, hash_before, numbered, share, wilson
 from zabka.journal.fold import fold
 from zabka.simulation.fork import Change
-from zabka.simulation.run import ForkedRun, run_forked
+from zabka.simulation.run import ForkedRun
 
 MOMENTS_MAX = 1_000
 BAR = 20
@@ -122,15 +122,19 @@ def _writable_us(moment: Moment) -> int | None:
 
 
 def courses(asked: Asked, every_us: int, count: int, play: PlayFutures) -> Iterator[Course]:
-    """Yield the course before the first moment is played, and again after each moment.  Raises BadChange."""
-    at_us = asked.at_us or 0
-    run = run_forked(asked.seed, asked.scenario, Change(at_us), asked.settings)
+    """Yield the course before the first moment is played, and again after each moment.  Raises BadChange.
+
+    The futures of a fork have its changes up to the moment at which they begin, and no later one.
+    """
+    at_us = asked.changes[0].at_us or 0
+    run, made = play_fork(asked)
     loss_us = first_loss_us(run)
     course = Course(loss_us, moments_of(run, loss_us, at_us, every_us), ())
     yield course
+    history = History(asked.seed, asked.scenario, asked.settings, run.seed.drawn)
     for moment_us in course.moments:
-        changes = numbered(Change(moment_us), count)
-        found = Moment(moment_us, play(asked.seed, asked.scenario, asked.settings, changes))
+        changes = (*(each for each in made if each.at_us <= moment_us), Change(moment_us))
+        found = Moment(moment_us, play(history, numbered(changes, count)))
         before = hash_before(run, moment_us)
         assert all(future.before == before for future in found.futures), "please report this"
         course = course._replace(played=(*course.played, found))

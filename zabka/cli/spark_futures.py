@@ -10,12 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from zabka.cli.failure import fail
-from zabka.cli.futures import Future, PlayFutures, play_future
+from zabka.cli.futures import Changes, Future, History, PlayFutures, play_future
 from zabka.cli.simulate import USAGE
 from zabka.cli.spark_connect import no_connect
 from zabka.ensemble.runtime.extras import Lacking, require
-from zabka.simulation.fork import Change
-from zabka.simulation.settings import WorldSettings
 
 
 @contextmanager
@@ -43,10 +41,8 @@ def spark_futures(master: str) -> Iterator[PlayFutures]:
         fail(first_line(failed))
 
 
-def _play(
-    context: Any, seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change]
-) -> list[Future]:
+def _play(context: Any, history: History, futures: Sequence[Changes]) -> list[Future]:
     """Play the futures as tasks of a SparkContext."""
-    task = partial(play_future, seed, scenario, settings)
-    found: list[Future] = context.parallelize(list(changes), len(changes)).map(task).collect()
+    task = partial(play_future, history)
+    found: list[Future] = context.parallelize(list(futures), len(futures)).map(task).collect()
     return found

@@ -2,7 +2,7 @@
 
 The module of such a verb has one of these:
 
-- `command`, a function whose parameters become options;
+- `command`, a function whose parameters become options, and for a Typer command of another class, `command_class`;
 - `app`, a Typer application, if the verb has subcommands;
 - `main(arguments) -> exit code`, if the verb calls Typer itself.
 """
@@ -38,7 +38,8 @@ def load(verb: str) -> Any:
         if hasattr(module, "main"):
             app.command(verb, context_settings=_PASS_ON, help=VERBS[verb])(_passing_on(module.main))
         else:
-            app.command(verb, help=VERBS[verb])(module.command)
+            cls = getattr(module, "command_class", TyperCommand)
+            app.command(verb, cls=cls, help=VERBS[verb])(module.command)
     return typer.main.get_command(app)
 
 

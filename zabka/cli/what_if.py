@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
@@ -15,12 +16,13 @@ import msgspec
 import typer
 
 from zabka.cli.failure import fail
+from zabka.cli.option_groups import NotGrouped, OrderedCommand, grouped, order_of
 from zabka.cli.output_file import check_output
 from zabka.cli.simulate import USAGE, print_line
 
 if TYPE_CHECKING:
     from zabka.cli.damage import Figure
-    from zabka.cli.forked_pair import Asked, Pair
+    from zabka.cli.forked_pair import Asked, AskedChange, Pair
     from zabka.cli.futures import PlayFutures
     from zabka.cli.live_what_if import LiveQuestion
     from zabka.journal.causes import Causes
@@ -45,43 +47,54 @@ def change_text(change: Change) -> str:
     return ", ".join(parts) or "no change"
 
 
-def change_options(change: Change) -> str:
-    """Return the options that make this change."""
-    parts = [] if change.started_with else [f"--at {change.at_us / 1_000_000:.6f}s"]
-    parts += [f"--without {each}" for each in change.left_out]
-    parts += [f"--kill {each}" for each in change.killed] + [f"--pause {each}" for each in change.paused]
-    parts += [f"--for {change.lasts_ms / 1000:g}s"] if change.killed or change.paused else []
-    settings = {**change.settings, **change.started_with}
-    return " ".join([*parts, *(f"--set {key}={value}" for key, value in settings.items())])
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return a phrase that describes the changes of a fork."""
+    return ", then ".join(map(change_text, changes))
+
+
+def command_of(asked: Asked, changes: Sequence[Change]) -> str:
+    """Return the command that plays the seed with these changes."""
+    from zabka.simulation.fork import options
+
+    verb = ["what-if", "--seed", str(asked.seed), "--scenario", asked.scenario]
+    replay = ["replay", *verb[1:]]
+    return shlex.join(["zabka", *(verb if changes else replay), *options(changes)])
 
 
 def report(asked: Asked, pair: Pair) -> Iterator[str]:
     """Yield the lines of the report that compares the run with its fork."""
-    from zabka.cli.damage import figures, seconds
+    from zabka.cli.damage import figures
     from zabka.journal.sentence_file import read_sentences
-    from zabka.simulation.settings import WorldSettings
+    from zabka.simulation.fork import settings_after
 
-    change, sentences = pair.change, read_sentences()
-    at = seconds(change.at_us)
-    since = "" if change.started_with else f", from {at} on"
-    yield f"seed {asked.seed} of {asked.scenario}{since}: {change_text(change)}"
+    *before, change = pair.changes
+    sentences = read_sentences()
+    of = ":" if pair.changes[0].started_with else ","
+    yield f"seed {asked.seed} of {asked.scenario}{of} {'; '.join(map(_since, pair.changes))}"
     if pair.same == len(pair.run.entries) == len(pair.fork.entries):
         yield f"the two runs are identical, byte for byte: {pair.same:,} events"
-        return
-    until = "" if change.started_with else ", up to then"
-    yield f"identical, byte for byte{until}: the first {pair.same:,} events"
-    yield from ("", "the first events that differ")
-    for name, run in ((AS_IT_WAS, pair.run), (WHAT_IF, pair.fork)):
-        for entry in run.entries[pair.same : pair.same + SHOWN]:
-            yield f"  {name:9}  {_event(entry, sentences)}"
-    yield from _decisive(pair, sentences)
-    both = [
-        figures(run, change.at_us, settings, sentences)
-        for run, settings in ((pair.run, asked.settings or WorldSettings()), (pair.fork, pair.settings))
-    ]
-    yield ""
-    yield from _table(*both)
-    yield from _causes(*both)
+    else:
+        until = "" if change.started_with else ", up to then"
+        yield f"identical, byte for byte{until}: the first {pair.same:,} events"
+        yield from ("", "the first events that differ")
+        for name, run in ((AS_IT_WAS, pair.run), (WHAT_IF, pair.fork)):
+            for entry in run.entries[pair.same : pair.same + SHOWN]:
+                yield f"  {name:9}  {_event(entry, sentences)}"
+        yield from _decisive(pair, sentences)
+        both = [
+            figures(run, change.at_us, settings_after(asked.settings, changes), sentences)
+            for run, changes in ((pair.run, before), (pair.fork, pair.changes))
+        ]
+        yield ""
+        yield from _table(*both)
+        yield from _causes(*both)
+    yield from ("", f"the command that repeats it: {command_of(asked, pair.changes)}")
+
+
+def _since(change: Change) -> str:
+    from zabka.cli.damage import seconds
+
+    return f"{'' if change.started_with else f'from {seconds(change.at_us)} on: '}{change_text(change)}"
 
 
 def _event(entry: Entry, sentences: Sentences) -> str:
@@ -151,11 +164,13 @@ def _causes(ours: Sequence[Figure], theirs: Sequence[Figure]) -> Iterator[str]:
 def _page(asked: Asked, pair: Pair, taps: Sequence[MessageTap]) -> bytes:
     """Return both runs as one HTML file. Raises NoPage."""
     from zabka.api.exports.file import page_of
-    from zabka.api.exports.played import forked_runs
+    from zabka.api.exports.played import ForkedPlay, forked_runs
 
-    named = f"--seed {asked.seed} --scenario {asked.scenario}"
-    commands = f"zabka replay {named}", f"zabka what-if {named} {change_options(pair.change)}"
-    runs = forked_runs(asked.scenario, (pair.run, pair.fork), taps, change_text(pair.change), commands)
+    plays = [
+        ForkedPlay(run, tap, changes_text(changes) if changes else "", command_of(asked, changes))
+        for run, tap, changes in zip((pair.run, pair.fork), taps, (pair.changes[:-1], pair.changes), strict=True)
+    ]
+    runs = forked_runs(asked.scenario, plays)
     return page_of(runs, runs[1].about.id, "compare").encode()
 
 
@@ -170,22 +185,22 @@ def _write(out: Path, page: bytes) -> None:
 def _futures(asked: Asked, pair: Pair, count: int, play: PlayFutures) -> Iterator[str]:
     """Yield the lines of a table that compares futures of the run, and of the fork if there is a change.
 
-    Each future continues from the time of the change with other random numbers.
+    Each future continues from the time of the last change with other random numbers.
     """
     from zabka.cli.damage import seconds
-    from zabka.cli.futures import hash_before, numbered, table
+    from zabka.cli.futures import History, hash_before, numbered, table
     from zabka.simulation.fork import Change
 
-    changes = [Change(pair.change.at_us), *([] if pair.change.is_empty else [pair.change])]
+    *before, last = pair.changes
+    at_us = last.at_us
+    history = History(asked.seed, asked.scenario, asked.settings, pair.run.seed.drawn)
     columns = [
-        (change_text(each), play(asked.seed, asked.scenario, asked.settings, numbered(each, count))) for each in changes
+        (change_text(each), play(history, numbered((*before, each), count)))
+        for each in (Change(at_us), *([] if last.is_empty else [last]))
     ]
-    before = hash_before(pair.run, pair.change.at_us)
-    assert all(future.before == before for _, column in columns for future in column), "please report this"
-    yield from (
-        "",
-        f"{count} futures, in which the world draws other random numbers from {seconds(pair.change.at_us)} on",
-    )
+    same = hash_before(pair.run, at_us)
+    assert all(future.before == same for _, column in columns for future in column), "please report this"
+    yield from ("", f"{count} futures, in which the world draws other random numbers from {seconds(at_us)} on")
     yield from table(columns)
 
 
@@ -193,6 +208,8 @@ class Fork(msgspec.Struct, frozen=True):
     """Result of a fork, as JSON for other programs."""
 
     change: str
+    """The changes in words."""
+    changes: list[Change]
     same: int
     """Number of events before the first difference."""
     problems: list[str]
@@ -218,7 +235,8 @@ def write_fork(asked: Asked, directory: Path) -> None:
     (directory / "what-if.messages.jsonl").write_bytes(b"".join(tap.lines()))
     outcome = pair.fork.outcome
     found = Fork(
-        change_text(pair.change), pair.same, outcome.problems, outcome.virtual_ms, sha256(lines).hexdigest()
+        changes_text(pair.changes), [*pair.changes], pair.same, outcome.problems, outcome.virtual_ms,
+        sha256(lines).hexdigest(),
     )  # fmt: skip
     print_line(msgspec.json.encode(found).decode())
 
@@ -310,19 +328,25 @@ Scenario = Annotated[
     str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
 ]
 At = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        envvar="ZABKA_AT",
-        help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
+        metavar="TIME", envvar="ZABKA_AT",
+        help="Moment of the change in the world's time, such as 12.3s, or start; --without has one of its own. Each "
+        "further --at begins another change, which has the options after it",
     ),
-]
+]  # fmt: skip
 Without = Annotated[
     list[str] | None,
     typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
 ]
 Kill = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")]
 Pause = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")]
-For = Annotated[str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")]
+For = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--for", metavar="TIME", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused [default: 10s]"
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -340,7 +364,8 @@ Every = Annotated[
     str | None,
     typer.Option(
         envvar="ZABKA_EVERY",
-        help="With --futures: count the futures of moments this far apart, from --at to the first loss or the end",
+        help="With --futures: count the futures of moments this far apart, from the first --at to the first loss or "
+        "the end",
     ),
 ]
 Jobs = Annotated[
@@ -377,14 +402,51 @@ Journals = Annotated[
 ]
 
 
+_LASTS = "10s"
+_OPTIONS = {"for_": "--for", "set_": "--set"}
+"""Options whose parameters have other names."""
+
+
+def _asked(seed: int, scenario: str, order: Sequence[str], given: Mapping[str, Sequence[str] | None]) -> Asked:
+    """Return the seed and its changes, of which `given` has the options by parameter.  Raises BadChange, BadSetting."""
+    from zabka.cli.forked_pair import Asked, BadChange, world_of
+
+    try:
+        groups = grouped(order, "at", {name: values or () for name, values in given.items()})
+    except NotGrouped as reason:
+        option = _OPTIONS.get(str(reason), f"--{reason}")
+        raise BadChange(f"{option}: if there are several --at, give each option of a change after its --at") from None
+    world = world_of(scenario)
+    return Asked(seed, scenario, world, tuple(_asked_change(scenario, each) for each in groups))
+
+
+def _asked_change(scenario: str, given: Mapping[str, Sequence[str]]) -> AskedChange:
+    """Return a change as its options specify it.  Raises BadChange, BadSetting."""
+    from zabka.cli.forked_pair import AskedChange, BadChange, dynamic, fault_id, from_start, lasts_ms_of, time_us
+    from zabka.simulation.fork import START
+
+    at = next((each for each in given["at"] if each != START), None)
+    if at is None and (given["kill"] or given["pause"] or not (given["without"] or given["set_"])):
+        raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
+    return AskedChange(
+        None if at is None else time_us("--at", at),
+        tuple(map(fault_id, given["without"])),
+        tuple(given["kill"]),
+        tuple(given["pause"]),
+        from_start(scenario, given["set_"]) if at is None else dynamic(given["set_"]),
+        lasts_ms_of([_LASTS, *given["for_"]][-1]),
+    )
+
+
 def command(
+    ctx: typer.Context,
     seed: Seed = None,
     scenario: Scenario = "chaos",
     at: At = None,
     without: Without = None,
     kill: Kill = None,
     pause: Pause = None,
-    for_: For = "10s",
+    for_: For = None,
     set_: Set = None,
     futures: Futures = 0,
     every: Every = None,
@@ -401,7 +463,7 @@ def command(
 ) -> None:
     """Play a seed with a change from a moment on, or forecast the death of a running cluster's node."""
     from zabka.api.exports.document import NoPage
-    from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, from_start, lasts_ms_of, time_us, world_of
+    from zabka.cli.forked_pair import BadChange
     from zabka.simulation.settings import BadSetting
 
     try:
@@ -414,25 +476,21 @@ def command(
             _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
             return
         check_output(out)
-        asked = Asked(
-            seed, scenario, world_of(scenario), None if at is None else time_us("--at", at),
-            tuple(map(fault_id, without or ())), tuple(kill or ()), pause=tuple(pause or ()),
-            settings_at=dynamic(set_ or ()) if at else from_start(scenario, set_ or ()), lasts_ms=lasts_ms_of(for_),
-        )  # fmt: skip
-        if at is None and (kill or pause or not (without or set_)):
-            raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
-        if futures and at is None:
-            raise BadChange("--at is missing: the moment from which the futures differ, such as --at 12.3s")
+        changes = {"at": at, "without": without, "kill": kill, "pause": pause, "for_": for_, "set_": set_}
+        asked = _asked(seed, scenario, order_of(ctx), changes)
+        last = asked.changes[-1]
         if master is not None and (jobs is not None or not futures):
             raise BadChange("--master plays the --futures as Spark tasks: give --futures, and leave --jobs out")
-        if futures and without:
-            raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
         if every is not None:
-            if not futures or kill or pause or set_ or out or journals:
-                raise BadChange("--every needs --at and --futures, and cannot be combined with a change or a file")
+            if not futures or out or journals:
+                raise BadChange("--every needs --at and --futures, and cannot be combined with a file")
             with _players(master, jobs) as play:
                 _over_time(asked, every, futures, play, as_json=as_json)
             return
+        if futures and last.at_us is None:
+            raise BadChange("--at is missing: the moment from which the futures differ, such as --at 12.3s")
+        if futures and last.without:
+            raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
         if journals is not None:
             write_fork(asked, journals)
             return
@@ -440,3 +498,7 @@ def command(
             what_if(asked, out, futures, play)
     except (OSError, BadChange, BadSetting, NoPage) as reason:
         fail(reason, USAGE)
+
+
+command_class = OrderedCommand
+"""The class of the command, which needs the order of its options."""

@@ -32,10 +32,11 @@ too.
 """
 FUTURES = """
 import pyspark.daemon, pyspark.worker
-from zabka.cli.futures import play_future
+from zabka.cli.futures import History, play_future
 from zabka.simulation.fork import Change
 from zabka.simulation.settings import world_settings
-play_future(0, "calm", world_settings(["faults.ms=100", "drawn.topics=false"]), Change(0, future=1))
+settings = world_settings(["faults.ms=100", "drawn.topics=false"])
+play_future(History(0, "calm", settings, ()), (Change(0, future=1),))
 """
 """Program that loads everything that a future of a run needs."""
 JOURNALS = """

@@ -3,6 +3,9 @@
 A fork is played from the start.  Because one seed gives one history, it equals the run up to the moment, byte for byte.
 The change is a scheduled call that is the first one of its time: the events before that time are the same in both.
 
+A fork can be forked again: it has a list of changes, in the order of their times. It equals the fork without the last
+change up to the moment of that change.
+
 | change | effect |
 |---|---|
 | a fault is left out | it is drawn, and not injected; its id stays unused, so that later faults keep theirs |
@@ -10,12 +13,14 @@ The change is a scheduled call that is the first one of its time: the events bef
 run also starts it when its faults end |
 | a setting is different | an operator sets the brokers' dynamic configuration, as kafka-configs.sh does |
 | a setting is different from the start | the world is built with it; the faults are those of the run |
-| another future | from then on, all random numbers of the world are other ones |
+| another future | from then on, all random numbers of the world are other ones, and no fault is left out |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -29,10 +34,12 @@ from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailabl
 from zabka.simulation.cluster.cluster_world import ClusterWorld
 from zabka.simulation.cluster.ensemble_world import ServingWorld
 from zabka.simulation.cluster.server_machine import ServerMachine
-from zabka.simulation.settings import BadSetting, is_setting_of_the_world
+from zabka.simulation.settings import BadSetting, WorldSettings, is_setting_of_the_world, world_settings
 
 REQUESTER = "what-if"
 """Requester of the fork's own faults and settings, as the journal names it."""
+START = "start"
+"""Value of `--at` for settings that a fork has from the start on."""
 RETRY_MS = 200
 FROM_START = "Change it from the start"
 _REJECTIONS = (ErrorCode.invalid_request, ErrorCode.invalid_config, ErrorCode.policy_violation)
@@ -85,40 +92,84 @@ def check_setting(key: str, value: str) -> None:
         raise BadSetting(str(reason)) from None
 
 
-class Forking:
-    """Applies a change to a world at the moment of the change, and records each node's state just before it."""
+def options(changes: Sequence[Change]) -> list[str]:
+    """Return the options of `zabka what-if` that make these changes."""
+    found: list[str] = []
+    for change in changes:
+        at = START if change.started_with else f"{change.at_us / 1_000_000:.6f}s"
+        found += ["--at", at, *options_after(change)]
+    return found
 
-    def __init__(self, world: ServingWorld, change: Change, begin_future: Callable[[], None]) -> None:
+
+def options_after(change: Change) -> list[str]:
+    """Return the options of `zabka what-if` that make a change, without its moment."""
+    named = {"--without": change.left_out, "--kill": change.killed, "--pause": change.paused}
+    found = [argument for option, names in named.items() for name in names for argument in (option, name)]
+    found += ["--for", f"{change.lasts_ms / 1000:g}s"] if change.killed or change.paused else []
+    settings = {**change.settings, **change.started_with}
+    return found + [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
+
+
+def built_with(settings: WorldSettings | None, changes: Sequence[Change]) -> WorldSettings | None:
+    """Return the settings with which a fork's world is built, where `settings` are those of the run."""
+    keys = {key: value for change in changes for key, value in change.started_with.items()}
+    return world_settings(f"{key}={value}" for key, value in keys.items()) if keys else settings
+
+
+def settings_after(settings: WorldSettings | None, changes: Sequence[Change]) -> WorldSettings:
+    """Return the settings of a fork after its last change, where `settings` are those of the run."""
+    built = built_with(settings, changes) or WorldSettings()
+    keys = {key: value for change in changes for key, value in change.settings.items()}
+    return msgspec.structs.replace(built, broker_keys={**built.broker_keys, **keys})
+
+
+class Forking:
+    """Applies changes to a world, each at its moment, and records each node's state just before the last one.
+
+    The changes are in the order of their times.  Raises ValueError if they are not.
+    """
+
+    def __init__(self, world: ServingWorld, changes: Sequence[Change], begin_future: Callable[[int], None]) -> None:
+        for earlier, later in pairwise(changes):
+            if later.at_us < earlier.at_us:
+                raise ValueError(f"the change at {later.at_us} us lies before the previous one, at {earlier.at_us} us")
         self.refused = ""
         """The reason for which the brokers rejected the settings, or an empty string."""
         self.nodes: dict[str, str] = {}
-        """State of each server at the moment of the fork: running, paused or down.
+        """State of each server just before the last change: running, paused or down.
 
         It is empty if the run did not reach the moment.
         """
         self._world = world
-        self._change = change
         self._begin_future = begin_future
         self._faults = 0
-        self._held: dict[str, None] = {}
-        """Nodes that are down or paused because of this change alone: no other fault or start has met them since."""
-        world.record.listeners.append(self._see)
-        world.left_out = frozenset(change.left_out)
-        world.scheduler.at(change.at_us, self._begin)
+        self._held: dict[str, str] = {}
+        """Nodes that are down or paused because of a change alone, with the id of its fault.
 
-    def _begin(self) -> None:
-        for machine in self._world.servers():
-            self.nodes[machine.name] = PAUSED if machine.is_paused else DOWN if machine.process is None else RUNNING
-        for name in self._change.killed:
-            self._kill(self._server(name))
-        for name in self._change.paused:
-            self._pause(self._server(name))
-        if self._change.settings and isinstance(self._world, ClusterWorld):
-            self._world.run_kafka_client(REQUESTER, self._configure)
-        self._begin_future()
+        No other fault or start has met these nodes since.
+        """
+        world.record.listeners.append(self._see)
+        world.left_out = frozenset(name for change in changes for name in change.left_out)
+        for change in changes:
+            world.scheduler.at(change.at_us, partial(self._begin, change, is_last=change is changes[-1]))
+
+    def _begin(self, change: Change, *, is_last: bool) -> None:
+        if is_last:
+            for machine in self._world.servers():
+                self.nodes[machine.name] = PAUSED if machine.is_paused else DOWN if machine.process is None else RUNNING
+        for name in change.killed:
+            self._kill(self._server(name), change.lasts_ms)
+        for name in change.paused:
+            self._pause(self._server(name), change.lasts_ms)
+        if change.settings and isinstance(self._world, ClusterWorld):
+            self._world.run_kafka_client(REQUESTER, partial(self._configure, dict(change.settings)))
+        if change.future is not None:
+            # The future draws other faults, which only share their ids with those of the run.
+            self._world.left_out = frozenset()
+            self._begin_future(change.future)
 
     def _see(self, entry: Entry) -> None:
-        """Note faults and starts of the nodes that this change holds: the fault that is the last one ends by itself."""
+        """Note faults and starts of the nodes that a change holds: the fault that is the last one ends by itself."""
         event = entry.event
         if isinstance(event, NodeStarted):
             self._held.pop(entry.node, None)
@@ -128,42 +179,44 @@ class Forking:
     def _server(self, name: str) -> ServerMachine:
         return next(machine for machine in self._world.servers() if machine.name == name)
 
-    def _announce(self, kind: str, name: str) -> None:
+    def _announce(self, kind: str, name: str) -> str:
         # Another kind of id than the world's own, so that the faults that follow have the same ids as in the run.
         self._faults += 1
-        self._world.emit(FaultInjected(f"w{self._faults}", kind, name, name, both_ways=False, requester=REQUESTER))
+        fault_id = f"w{self._faults}"
+        self._world.emit(FaultInjected(fault_id, kind, name, name, both_ways=False, requester=REQUESTER))
+        return fault_id
 
-    def _kill(self, machine: ServerMachine) -> None:
+    def _kill(self, machine: ServerMachine, lasts_ms: int) -> None:
         if machine.process is not None:
-            self._announce("crash", machine.name)
+            fault_id = self._announce("crash", machine.name)
             machine.kill()
-            self._held[machine.name] = None
-            self._world.scheduler.after(self._change.lasts_ms * 1000, lambda: self._start(machine))
+            self._held[machine.name] = fault_id
+            self._world.scheduler.after(lasts_ms * 1000, lambda: self._start(machine, fault_id))
 
-    def _start(self, machine: ServerMachine) -> None:
+    def _start(self, machine: ServerMachine, fault_id: str) -> None:
         """Start a killed node, unless another fault holds it down now."""
-        if machine.name in self._held:
+        if self._held.get(machine.name) == fault_id:
             machine.switch_on()
 
-    def _pause(self, machine: ServerMachine) -> None:
+    def _pause(self, machine: ServerMachine, lasts_ms: int) -> None:
         if machine.process is not None and not machine.is_paused:
             process = machine.process
 
             def resume() -> None:
                 # A process that was killed meanwhile is not the paused one. Another fault can have paused it, too.
-                if machine.process is process and machine.name in self._held:
+                if machine.process is process and self._held.get(machine.name) == fault_id:
                     machine.resume()
 
-            self._announce("pause", machine.name)
+            fault_id = self._announce("pause", machine.name)
             machine.pause()
-            self._held[machine.name] = None
-            self._world.scheduler.after(self._change.lasts_ms * 1000, resume)
+            self._held[machine.name] = fault_id
+            self._world.scheduler.after(lasts_ms * 1000, resume)
 
-    async def _configure(self, client: AdminClient, runtime: Runtime) -> None:
+    async def _configure(self, settings: dict[str, str], client: AdminClient, runtime: Runtime) -> None:
         """Set the configuration of all brokers; retry until a broker accepts or rejects it."""
         while True:
             try:
-                await client.alter_configs(BROKER_RESOURCE, "", dict(self._change.settings))
+                await client.alter_configs(BROKER_RESOURCE, "", settings)
             except KafkaRequestFailed as failure:
                 if failure.error in _REJECTIONS:
                     self.refused = failure.message

@@ -3,13 +3,13 @@
 A fork is played from the start, with the same seed, so it draws the same numbers as the run until the change. Faults
 are drawn from a stream of numbers, and how many numbers a fault takes depends on the state of the world. After the
 change, the fork therefore continues each fault with the numbers that the run drew there: the faults that follow have
-the same times and, as far as they can, the same targets. A future, in contrast, draws other numbers after the moment at
-which it begins.
+the same times and, as far as they can, the same targets. A fork of a fork continues with the numbers of that fork. A
+future, in contrast, draws other numbers after the moment at which it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
@@ -26,27 +26,26 @@ class Drawn(NamedTuple):
 
 
 class ForkedSeed(int):
-    """The seed of a run that can be forked, or, with `original`, of a fork of that run.  Use it like any seed."""
+    """The seed of a run that can be forked, or, with the draws of such a run, of its fork.  Use it like any seed."""
 
     drawn: list[Drawn]
-    """State of the nemesis before each of its draws, in order. A fork has none; only the seed of a run does."""
+    """State of the nemesis before each of its draws, in order."""
 
-    def __new__(cls, seed: int, original: ForkedSeed | None = None, future: int | None = None) -> ForkedSeed:
+    def __new__(cls, seed: int, drawn: Sequence[Drawn] = (), future: int | None = None) -> ForkedSeed:
         """Create a seed with the integer value `seed`.
 
-        `future` is the number of one possible continuation of the run, or None. Until `begin_future` is called, the
-        random streams have the same numbers as those of the run. Afterwards, they have the numbers of this
-        continuation.
+        `drawn` are the draws of the run that is forked. `future` is the number of one possible continuation of the
+        run, or None. Until `begin_future` is called, the random streams have the same numbers as those of the run.
+        Afterwards, they have the numbers of this continuation.
         """
         made = super().__new__(cls, seed)
-        made.drawn, made._original, made._future = [], original, future
-        made._streams, made._places, made._has_begun = [], 0, False
+        made.drawn, made._original, made._future = [], drawn, future
+        made._streams, made._has_begun = [], False
         return made
 
-    _original: ForkedSeed | None
+    _original: Sequence[Drawn]
     _future: int | None
     _streams: list[tuple[str, Random]]
-    _places: int
     _has_begun: bool
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
@@ -57,14 +56,14 @@ class ForkedSeed(int):
         self._streams.append((purpose, random))
         return random
 
-    def begin_future(self, number: int | None = None) -> None:
-        """Make all random streams continue with the numbers of this future, or of the future `number`.
+    def begin_future(self, number: int) -> None:
+        """Make all random streams continue with the numbers of the future `number`.
 
-        The numbers are derived from the seed and the number of the future. Do nothing for a seed without a future.
+        The numbers are derived from the seed and the number of the future. The seed must have been created with the
+        number of a future, because only then are its streams known.
         """
-        if self._future is None:
-            return
-        self._future = self._future if number is None else number
+        assert self._future is not None
+        self._future = number
         self._has_begun = True
         for place, (purpose, random) in enumerate(self._streams):
             random.seed(self._number(f"/{place}/{purpose}"))
@@ -73,16 +72,15 @@ class ForkedSeed(int):
         return int.from_bytes(sha256(f"{int(self)}/future {self._future}{purpose}".encode()).digest()[:16], "big")
 
     def align(self, random: Random, faults: int) -> int:
-        """Record the nemesis's state before its next draw; in a fork, restore the run's state before that draw.
+        """Record the nemesis's state before its next draw; in a fork, first restore the run's state before that draw.
 
-        `faults` is the number of the last fault. Return the number after which the next fault is numbered. A fork with
-        a future keeps its own state.
+        `faults` is the number of the last fault. Return the number after which the next fault is numbered. A future
+        that has begun keeps its own state.
         """
-        place, self._places = self._places, self._places + 1
-        if self._original is None:
-            self.drawn.append(Drawn(random.getstate(), faults))
-        elif self._future is None and place < len(self._original.drawn):
-            known = self._original.drawn[place]
+        place = len(self.drawn)
+        if place < len(self._original) and not self._has_begun:
+            known = self._original[place]
             random.setstate(known.state)
-            return max(faults, known.faults)
+            faults = max(faults, known.faults)
+        self.drawn.append(Drawn(random.getstate(), faults))
         return faults

@@ -6,7 +6,7 @@ A scenario either injects randomly chosen faults, or is a script of the outage l
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from zabka.journal.events import Entry, FaultInjected
 from zabka.journal.writer import encode_line
 from zabka.simulation.engine.tap import MessageTap
-from zabka.simulation.fork import Change, Forking
-from zabka.simulation.forked_seed import ForkedSeed
+from zabka.simulation.fork import Change, Forking, built_with
+from zabka.simulation.forked_seed import Drawn, ForkedSeed
 from zabka.simulation.scenarios.library import LIBRARY, play, seeded
 from zabka.simulation.scenarios.scenario import AnyScenario, WorldScenario, read_scenario
 from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE, REQUESTS
@@ -61,13 +61,13 @@ def script_of(scenario: str) -> AnyScenario | None:
 
 
 class ForkedRun(NamedTuple):
-    """A run of a seed that can be forked, or one of its forks."""
+    """A run of a seed that can be forked, or one of its forks, which can be forked again."""
 
     outcome: Outcome
     entries: list[Entry]
     seed: ForkedSeed
     nodes: dict[str, str]
-    """State of each node just before the moment; empty if the run did not reach it."""
+    """State of each node just before the last change; empty if there is none, or the run did not reach it."""
     omitted: list[FaultInjected]
     """The faults that were left out."""
     refused: str
@@ -79,20 +79,22 @@ class ForkedRun(NamedTuple):
 
 
 def run_forked(
-    seed: int, scenario: str, change: Change, settings: WorldSettings | None = None, *,
-    original: ForkedRun | None = None, tap: MessageTap | None = None,
+    seed: int, scenario: str, changes: Sequence[Change], settings: WorldSettings | None = None, *,
+    drawn: Sequence[Drawn] = (), tap: MessageTap | None = None,
 ) -> ForkedRun:  # fmt: skip
-    """Run a seed of a scenario in `SEARCHED` with that change; with `original`, as a fork of that run.
+    """Run a seed of a scenario in `SEARCHED` with those changes, in the order of their times.
 
-    Without a change, the history is that of the plain seed, byte for byte.
+    `settings` are those of the run, and `drawn` are the draws of the run without the last change (`ForkedRun.seed`): a
+    fork continues with them. Without changes, the history is that of the plain seed, byte for byte. Raises ValueError
+    if a change lies before the previous one.
     """
-    forked = ForkedSeed(seed, original.seed if original is not None else None, change.future)
+    forked = ForkedSeed(seed, drawn, next((each.future for each in changes if each.future is not None), None))
     run: SeedRun | ServingRun | ClusterRun
     if scenario in WHOLE_RUNS:
         run = WHOLE_RUNS[scenario](forked, tap=tap)
     else:
-        run = SeedRun(forked, SCENARIOS[scenario], settings, tap)
-    forking = Forking(run.world, change, forked.begin_future)
+        run = SeedRun(forked, SCENARIOS[scenario], built_with(settings, changes), tap)
+    forking = Forking(run.world, changes, forked.begin_future)
     outcome = run.execute()
     return ForkedRun(outcome, run.world.record.entries, forked, forking.nodes, run.world.omitted, forking.refused)
 

@@ -6,6 +6,7 @@ import { html, nothing, svg } from "lit-html";
 import { requests } from "../actions.js";
 import { clock, plural } from "../format.js";
 import { source } from "../source/source.js";
+import { forkable } from "../time/run.js";
 import { icon } from "../views/parts.js";
 import { xOf } from "./scale.js";
 
@@ -26,7 +27,7 @@ export function courseButton(moment, actions) {
   // A past moment's state has no course, because it is computed from the journal.
   const { course } = actions.state;
   const { run, live, info } = moment.current();
-  if (!source().live || live || info?.kind !== "seed" || !/\bseed=\d/.test(info.link ?? "")) return nothing;
+  if (!source().live || live || !forkable(info)) return nothing;
   const busy = course !== null && !course.error && course.found?.state !== "ended";
   return html`<button type="button" class="small" title="Play possible futures from moments of this run" ?disabled=${busy || !actions.allows(requests.playCourse(run))}
     @click=${() => void actions.playCourse(run)}>How likely was a loss?</button>`;

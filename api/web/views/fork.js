@@ -1,12 +1,14 @@
-// What if, in a simulated run of a seed: the run is played again without faults, with another setting, or with a node
-// that dies at this moment.
+// What if, in a simulated run of a seed or in a fork: the run is played again without faults, with another setting, or
+// with a node that dies at this moment.
 
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
+import { clock } from "../format.js";
 import { NotPlayed, playKept } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
+import { forkable } from "../time/run.js";
 import { Answers } from "../why/answers.js";
 import { icon, panel, select, submit } from "./parts.js";
 
@@ -14,7 +16,7 @@ import { icon, panel, select, submit } from "./parts.js";
  * @typedef {import("../model.js").Model} Model
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../time/moment.js").Moment} Moment
- * @typedef {{seq: number, fault_id: string, kind: string, source: string, target: string}} Fault
+ * @typedef {{seq: number, wall_us: number, fault_id: string, kind: string, source: string, target: string}} Fault
  */
 
 const LASTS_MS = 10_000;
@@ -30,27 +32,31 @@ let asked = null;
 
 /** @param {Model} m @param {Moment} moment @param {Actions} actions @param {() => void} changed */
 export function forkPanel(m, moment, actions, changed) {
-  const { run, seq, live, info } = moment.current();
-  // A fork, and a seed with settings of its own, have no link.
-  if (!source().live || live || info?.kind !== "seed" || !/\bseed=\d/.test(info.link ?? "")) return nothing;
+  const { run, seq, at_us, live, info } = moment.current();
+  if (!source().live || live || !forkable(info)) return nothing;
+  const last_us = info?.origin?.changes.at(-1)?.at_us ?? 0;
+  // The fork begins just after the shown event.
+  const early = at_us + 1 < last_us;
   const busy = asked?.run === run && asked.trouble === "";
+  const off = busy || !actions.allows(requests.fork(run, {}));
   const play = (/** @type {unknown} */ change, /** @type {string} */ what) => void fork(run, change, what, actions, moment, changed);
   const running = [...m.brokers, ...m.peers].filter(({ process }) => process === "running").map(({ name }) => name);
   return panel("fork", "What if", nothing, html`<div class="forks">
     <form class="row" aria-label="Fork with a dead node" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
-      ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${busy || !running.length || !actions.allows(requests.fork(run, {}))}>Died here</button></form>
-    ${setting(seq, busy || !actions.allows(requests.fork(run, {})), play)}
-    ${without(run, seq, busy || !actions.allows(requests.fork(run, {})), play, changed)}
+      ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${off || early || !running.length}>Died here</button></form>
+    ${setting(seq, off || early, play)}
+    ${without(run, seq, last_us, off, play, changed)}
+    ${early ? html`<p class="warn">${icon("warn")} This fork can only be forked after its last change, at <time>${clock(last_us)}</time>.</p>` : nothing}
     ${busy ? html`<p role="status">${icon("hourglass")} Playing the seed again: ${asked?.what}…</p>` : html`<p class="quiet">The seed is played again with the same history up to the change. Both runs open side by side.</p>`}
     ${asked?.run === run && asked.trouble ? html`<p class="bad" role="alert">${icon("bad")} Not possible: ${asked.what}: ${asked.trouble}.</p>` : nothing}</div>`);
 }
 
-/** @param {string} run @param {number} seq @param {boolean} off @param {(change: unknown, what: string) => void} play @param {() => void} changed */
-function without(run, seq, off, play, changed) {
+/** @param {string} run @param {number} seq @param {number} since_us @param {boolean} off @param {(change: unknown, what: string) => void} play @param {() => void} changed */
+function without(run, seq, since_us, off, play, changed) {
   const answer = answers.of(`/runs/${run}/journal?types=fault_injected`, changed, async () => (await source().events(run, { types: ["fault_injected"], limit: FAULTS_MAX })).entries);
   if (answer.state !== "ready") return answer.state === "failed" ? html`<p class="quiet">Cannot read the faults: ${answer.message}.</p>` : nothing;
   /** @type {Fault[]} */
-  const faults = answer.value.filter((/** @type {Fault} */ each) => DRAWN.test(each.fault_id));
+  const faults = answer.value.filter((/** @type {Fault} */ each) => DRAWN.test(each.fault_id) && each.wall_us >= since_us);
   if (faults.length === 0) return nothing;
   const here = faults.filter((each) => each.seq <= seq).at(-1) ?? faults[0];
   const choices = faults.map((each) => ({ value: each.fault_id, text: described(each) }));
