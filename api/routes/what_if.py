@@ -84,10 +84,16 @@ async def post_course(
     return service.courses.request(run, end_us, requested or NewOutcomeCourse())
 
 
-@router.get("/runs/{id}/outcome-course", summary="The course of a run", responses=responses(404, 422))
-async def get_course(id: RunId, service: Service) -> OutcomeCourse:
+@router.get(
+    "/runs/{id}/outcome-course",
+    summary="The course of a run",
+    response_model=OutcomeCourse,
+    responses={**responses(404, 422), 204: {"description": "No course of the run was requested"}},
+)
+async def get_course(id: RunId, service: Service) -> OutcomeCourse | Response:
     """Return the points that have been played so far."""
-    return service.courses.get(id)
+    service.runs.get(id)
+    return service.courses.find(id) or Response(status_code=204)
 
 
 @router.delete("/runs/{id}/outcome-course", summary="Stop a course", responses=responses(401, 403, 404, 409, 422))

@@ -54,19 +54,19 @@ class OutcomeCourses:
         self._playing = (run.id, asyncio.create_task(self._play(run.id, arguments)))
         return found
 
-    def get(self, run: str) -> OutcomeCourse:
-        """Return the last course of a run, as far as it has been played.  Raises Problem 404."""
-        found = self._courses.get(run)
-        if found is None:
-            raise Problem(404, f"no course of {run} was requested")
-        return found
+    def find(self, run: str) -> OutcomeCourse | None:
+        """Return the last course of a run, as far as it has been played, or None if none was requested."""
+        return self._courses.get(run)
 
     async def stop(self, run: str) -> OutcomeCourse:
         """End the process that plays a run's course, and return the course.  Raises Problem: 404, 409 if it ended."""
-        if self.get(run).state == "ended" or self._playing is None or self._playing[0] != run:
+        found = self.find(run)
+        if found is None:
+            raise Problem(404, f"no course of {run} was requested")
+        if found.state == "ended" or self._playing is None or self._playing[0] != run:
             raise Problem(409, f"the course of {run} has already ended")
         await self.close()
-        return self.get(run)
+        return self._courses[run]
 
     async def _play(self, run: str, arguments: tuple[str, ...]) -> None:
         error: str | None = STOPPED

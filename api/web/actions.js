@@ -284,7 +284,7 @@ export class Actions {
     if (this.state.course?.run === run) return;
     const answer = await this.read(requests.course(run));
     if (answer === null && this.courseOf === run) this.courseOf = "";
-    if (!answer?.ok || this.courseOf !== run || this.state.course?.run === run) return;
+    if (!answer?.body?.state || this.courseOf !== run || this.state.course?.run === run) return;
     await this.#followCourse((this.state.course = { run, found: answer.body, error: "" }));
   }
 
