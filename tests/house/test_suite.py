@@ -31,5 +31,13 @@ def test_suite_script_passes_its_arguments_to_one_pytest_run() -> None:
 
 def test_suite_script_returns_the_failure_of_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter([1, 0, 0])
-    monkeypatch.setattr(suite.subprocess, "call", lambda command, cwd: next(codes))
+    monkeypatch.setattr(suite.subprocess, "call", lambda command, **_: next(codes))
     assert suite.main([]) == 1
+
+
+def test_suite_script_lets_python_store_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environments: list[dict[str, str]] = []
+    monkeypatch.setattr(suite.subprocess, "call", lambda command, cwd, env: environments.append(env) or 0)
+    assert suite.main(["-q"]) == 0
+    assert [(env.get("PYTHONDONTWRITEBYTECODE"), "PATH" in env) for env in environments] == [(None, True)]
