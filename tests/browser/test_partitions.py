@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.chromium import wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, region, row
 from zabka.api.views.ensemble_view import PartitionZnodes
@@ -73,7 +74,9 @@ def test_problem_filter_shows_only_partitions_with_a_problem(crowded: PageServer
 
 
 def test_topic_whose_deletion_was_requested_is_not_offline(crowded: PageServer, page: Page) -> None:
-    expect(row(page, "Partition orders-0")).to_be_visible()
+    # The page must follow the stream, because the state that it loads first does not contain requests.
+    follows = "async (seq) => (await import('/web/main.js')).theMoment().current().seq === seq"
+    wait_until(page, follows, crowded.last_seq)
     health = page.get_by_role("group", name="Health")
     page.evaluate(
         """() => {
