@@ -21,7 +21,8 @@ SIDE_BY_SIDE = (
 )  # fmt: skip
 """Folders and files whose tests use virtual time, or wait without a limit.
 
-The other tests start clusters whose sessions expire in real time. They run in a later step, with one process per core.
+The other tests start clusters whose sessions expire in real time. They run in a later step, with half as many processes
+more than cores, because the tests wait for a third of the time.
 """
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
 """Test files during which no other test runs on the machine."""
@@ -37,7 +38,12 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
     alone = [f"tests/{file}" for file in ALONE]
     return [
         [f"--numprocesses={cores}", "--dist=loadfile", *places],
-        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*places, *alone))],
+        [
+            f"--numprocesses={cores + cores // 2}",
+            "--dist=loadfile",
+            "tests",
+            *(f"--ignore={place}" for place in (*places, *alone)),
+        ],
         alone,
     ]
 

@@ -39,8 +39,9 @@ def send(made: Producer, value: bytes) -> list[KafkaError | None]:
     return errors
 
 
-def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
-    """Return a consumer that has joined the group and has its partitions."""
+def joined(cluster: LiveCluster, group: str, rebalances: list[str] | None = None, **config: Any) -> Consumer:
+    """Return a consumer that has joined the group and has its partitions. It notes when it loses them."""
+    noted = [] if rebalances is None else rebalances
     made = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -52,7 +53,7 @@ def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
             **config,
         }
     )
-    made.subscribe([TOPIC])
+    made.subscribe([TOPIC], on_revoke=lambda _, partitions: noted.append("revoked"))
     polled(made, lambda: bool(made.assignment()))
     return made
 
@@ -94,25 +95,24 @@ def test_coordinator_loading_fault_set_delays_a_consumer(cluster: LiveCluster) -
 
 
 def test_coordinator_moves_fault_set_keeps_the_group_member(cluster: LiveCluster) -> None:
-    # librdkafka waits several seconds before it retries some commits, which may exceed a session timeout of 6 s.
-    consumer = joined(cluster, "moving", **{"session.timeout.ms": 30_000})
-    send(producer(cluster), b"a")
-    assert polled(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 1) == [b"a"]
+    # The consumer commits nothing: librdkafka can retry a commit in step with its search for the coordinator, which
+    # closes the connection each time, until its session has ended.
+    rebalances: list[str] = []
+    consumer = joined(cluster, "moving", rebalances, **{"enable.auto.commit": False})
     faults = cluster.faults.add_set("coordinator-moves", group="moving")
     polled(consumer, lambda: faults.used >= 1)
-    consumer.commit(asynchronous=False)
+    send(producer(cluster), b"a")
+    assert polled(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 1) == [b"a"]
+    assert rebalances == []
     consumer.close()
 
 
 def test_rebalance_storm_fault_set_makes_a_member_rejoin(cluster: LiveCluster) -> None:
     rebalances: list[str] = []
-    consumer = joined(cluster, "storm")
-    consumer.subscribe([TOPIC], on_revoke=lambda _, partitions: rebalances.append("revoked"))
-    polled(consumer, lambda: bool(consumer.assignment()))
-    before = len(rebalances)
+    consumer = joined(cluster, "storm", rebalances)
     faults = cluster.faults.add_set("rebalance-storm", group="storm")
     polled(consumer, lambda: faults.used >= 2)
-    assert len(rebalances) > before
+    assert rebalances
     consumer.close()
 
 

@@ -262,6 +262,31 @@ def test_seed_whose_runs_differ_is_reported_as_nondeterministic() -> None:
     assert "likely source:" in text
 
 
+LOOKED_AT = """
+import gc
+from zabka.testing import simulated
+
+KEPT = [[number] for number in range(100_000)]
+
+@simulated(seeds=1, peers=1, brokers=0)
+async def look(world):
+    print(len(gc.get_objects()))
+
+look()
+print(gc.get_freeze_count())
+"""
+"""Program that prints how many objects the garbage collector examines during a seed, and how many it skips after it."""
+
+
+def test_garbage_collector_skips_the_objects_of_the_test_suite() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKED_AT], capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )  # fmt: skip
+    during, after = map(int, done.stdout.split())
+    assert 0 < during < 100_000 and after == 0
+
+
 def test_replay_injects_only_the_selected_faults() -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:

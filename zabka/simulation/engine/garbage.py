@@ -34,6 +34,20 @@ def seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+@contextmanager
+def existing_exempt() -> Iterator[None]:
+    """Exempt the objects that exist now from garbage collection within a `with` block.
+
+    The end of a world that has programs collects garbage. In a process with a large test suite, it would examine the
+    objects of the suite each time.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def collect_after(seed: int) -> None:
     """Collect garbage after every SEEDS_A_COLLECTION-th seed."""
     if seed % SEEDS_A_COLLECTION == 0:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from zabka.journal.events import Entry
-from zabka.simulation.engine.garbage import seldom_collected
+from zabka.simulation.engine.garbage import existing_exempt, seldom_collected
 from zabka.simulation.engine.program_loop import Step
 from zabka.simulation.faults.chosen import NumberedNemesis
 from zabka.simulation.faults.program_faults import program_nemesis
@@ -73,7 +73,7 @@ def run_seed(
     Raises KeyboardInterrupt and other exceptions that must end pytest's whole run.
     """
     seed = seed if jitter is None else JitteredSeed(seed, jitter)
-    with seldom_collected():
+    with seldom_collected(), existing_exempt():
         cluster = start_simulated(
             seed=seed, peers=parameters.peers, brokers=parameters.brokers, settings=parameters.settings
         )
