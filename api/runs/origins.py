@@ -57,7 +57,17 @@ class Origin(BaseModel):
 
 
 def origin_in(link: str | None, replay: str | None) -> Origin | None:
-    """Return the origin of a run that was stored without one, from its link or its command; None if it has none."""
+    """Return the origin of a run that was stored without one, from its link or its command.
+
+    Return None if the run has no origin, or if these cannot be read.
+    """
+    try:
+        return _origin_in(link, replay)
+    except (ValueError, KeyError):
+        return None
+
+
+def _origin_in(link: str | None, replay: str | None) -> Origin | None:
     found = parse_qs(link or "")
     if "seed" in found and "scenario" in found:
         return Origin(scenario=found["scenario"][0], seed=int(found["seed"][0]))

@@ -35,7 +35,16 @@ def test_fork_stored_with_its_command_has_its_change(command: list[str], change:
 
 
 @pytest.mark.parametrize(
-    ("link", "replay"), [(None, None), (None, "zabka replay --seed 2"), ("scenario=a", "zabka scenarios")]
+    ("link", "replay"),
+    [
+        (None, None),
+        (None, "zabka replay --seed 2"),
+        ("scenario=a", "zabka scenarios"),
+        ("scenario=chaos&seed=two", None),
+        (None, "zabka what-if --scenario chaos --seed"),
+        (None, "zabka what-if --seed 2 --at 3s"),
+        (None, "zabka what-if --scenario 'chaos"),
+    ],
 )
 def test_run_that_cannot_be_forked_has_no_origin(link: str | None, replay: str | None) -> None:
     assert origin_in(link, replay) is None

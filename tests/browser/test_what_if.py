@@ -205,6 +205,7 @@ def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simul
     expect(panel).to_contain_text("This fork can only be forked after its last change")
     expect(form.get_by_role("button", name="Died here")).to_be_disabled()
     page.evaluate(f"location.hash = '#run={fork['id']}&at=320'")
+    expect(panel.get_by_label("from").get_by_role("option")).to_have_text(["this moment"])
     form.get_by_label("node", exact=True).select_option("peer-2")
     form.get_by_role("button", name="Died here").click()
     expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s, then peer-2 is", timeout=SIMULATED_MS)

@@ -86,6 +86,12 @@ def test_moment_after_the_end_of_the_run_is_rejected() -> None:
         list(outcome_course(CALM._replace(changes=(AskedChange(10**12),)), 2_000_000, 1, ALONE))
 
 
+def test_first_moment_after_a_change_is_rejected() -> None:
+    fork = CALM._replace(changes=(*CALM.changes, AskedChange(3_000_000, kill=("peer-1",))))
+    with pytest.raises(BadChange, match=r"--at 3\.000 s lies before the previous change, at 4\.000 s"):
+        list(outcome_course(fork, 1_000_000, 1, ALONE))
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs java")
 def test_spark_tasks_play_the_same_futures() -> None:

@@ -172,6 +172,7 @@ def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, Any], re
     ("arguments", "reason"),
     [
         ([], "--at is missing"),
+        (["--at", "start", "--at", "3s"], "--at start: give --set or --without"),
         (["--at", "noon"], "--at noon: a time in seconds is wanted"),
         (["--at", "3", "--without", "x"], "--without x: the id of a fault is wanted"),
         (["--at", "3", "--kill", "peer-1", "--for", "61s"], "--for 61s: a time of at most 60 s"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def play_fork(asked: Asked) -> tuple[ForkedRun, tuple[Change, ...]]:
     """Play the run, or its fork if there are changes, and return it with these changes.  Raises BadChange."""
     from zabka.simulation.run import run_forked
 
+    for earlier, later in pairwise(each.at_us for each in asked.changes if each.at_us is not None):
+        _check_order(earlier, later)
     changes = tuple(each for each in asked.changes if each.without or each.kill or each.pause or each.settings)
     if not changes:
         return run_forked(asked.seed, asked.scenario, (), asked.settings), ()
@@ -197,11 +200,8 @@ def _change(scenario: str, asked: AskedChange, run: ForkedRun, before: Sequence[
         at_us = asked.at_us or 0
     else:
         at_us = min(faults[each][0] for each in asked.without)
-    if before and at_us < before[-1].at_us:
-        raise BadChange(
-            f"--at {seconds(at_us)} lies before the previous change, at {seconds(before[-1].at_us)}: give the changes "
-            "in the order of their times"
-        )
+    if before:
+        _check_order(before[-1].at_us, at_us)
     early = [each for each in asked.without if faults[each][0] < at_us]
     if early:
         raise BadChange(f"{early[0]} was injected at {seconds(faults[early[0]][0])}, before --at {seconds(at_us)}")
@@ -228,6 +228,17 @@ def _change(scenario: str, asked: AskedChange, run: ForkedRun, before: Sequence[
         settings=settings_at,
         started_with=started_with,
     )
+
+
+def _check_order(before_us: int, at_us: int) -> None:
+    """Raise BadChange if a change lies before the previous one."""
+    from zabka.cli.damage import seconds
+
+    if at_us < before_us:
+        raise BadChange(
+            f"--at {seconds(at_us)} lies before the previous change, at {seconds(before_us)}: give the changes in the "
+            "order of their times"
+        )
 
 
 def _faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:

@@ -415,7 +415,9 @@ def _asked(seed: int, scenario: str, order: Sequence[str], given: Mapping[str, S
         groups = grouped(order, "at", {name: values or () for name, values in given.items()})
     except NotGrouped as reason:
         option = _OPTIONS.get(str(reason), f"--{reason}")
-        raise BadChange(f"{option}: if there are several --at, give each option of a change after its --at") from None
+        raise BadChange(
+            f"{option}: if there are several --at, give each option of a change after its --at, none in the environment"
+        ) from None
     world = world_of(scenario)
     return Asked(seed, scenario, world, tuple(_asked_change(scenario, each) for each in groups))
 
@@ -427,6 +429,8 @@ def _asked_change(scenario: str, given: Mapping[str, Sequence[str]]) -> AskedCha
 
     at = next((each for each in given["at"] if each != START), None)
     if at is None and (given["kill"] or given["pause"] or not (given["without"] or given["set_"])):
+        if given["at"]:
+            raise BadChange("--at start: give --set or --without; a node dies or pauses at a time, such as --at 0s")
         raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
     return AskedChange(
         None if at is None else time_us("--at", at),

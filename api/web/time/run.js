@@ -9,7 +9,7 @@ import { source } from "../source/source.js";
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
  *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, created_ms: number,
- *   decisive_seq?: number | null, variant?: string | null, link?: string | null, origin?: {changes: {at_us: number}[]} | null}} RunInfo  `variant`
+ *   decisive_seq?: number | null, variant?: string | null, link?: string | null, origin?: {changes: {at_us: number, from_start: boolean}[]} | null}} RunInfo  `variant`
  *   is how the run differs from its scenario; `link` names it on any installation; `origin` is the seed and the changes of a run that can be forked.
  * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
  */

@@ -34,7 +34,8 @@ let asked = null;
 export function forkPanel(m, moment, actions, changed) {
   const { run, seq, at_us, live, info } = moment.current();
   if (!source().live || live || !forkable(info)) return nothing;
-  const last_us = info?.origin?.changes.at(-1)?.at_us ?? 0;
+  const last = info?.origin?.changes.at(-1);
+  const last_us = last?.at_us ?? 0;
   // The fork begins just after the shown event.
   const early = at_us + 1 < last_us;
   const busy = asked?.run === run && asked.trouble === "";
@@ -44,7 +45,7 @@ export function forkPanel(m, moment, actions, changed) {
   return panel("fork", "What if", nothing, html`<div class="forks">
     <form class="row" aria-label="Fork with a dead node" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
       ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${off || early || !running.length}>Died here</button></form>
-    ${setting(seq, off || early, play)}
+    ${setting(seq, off || early, last?.from_start ?? true, play)}
     ${without(run, seq, last_us, off, play, changed)}
     ${early ? html`<p class="warn">${icon("warn")} This fork can only be forked after its last change, at <time>${clock(last_us)}</time>.</p>` : nothing}
     ${busy ? html`<p role="status">${icon("hourglass")} Playing the seed again: ${asked?.what}…</p>` : html`<p class="quiet">The seed is played again with the same history up to the change. Both runs open side by side.</p>`}
@@ -71,8 +72,8 @@ function without(run, seq, since_us, off, play, changed) {
     <button class="small" ?disabled=${off}>Not there</button></form>`;
 }
 
-/** @param {number} seq @param {boolean} off @param {(change: unknown, what: string) => void} play */
-function setting(seq, off, play) {
+/** @param {number} seq @param {boolean} off @param {boolean} startable whether it can be set from the start: not after a later change @param {(change: unknown, what: string) => void} play */
+function setting(seq, off, startable, play) {
   const change = submit(({ key, value, from }) => {
     if (!key || !value) return;
     const settings = { [key]: value };
@@ -82,7 +83,7 @@ function setting(seq, off, play) {
   return html`<form class="row" aria-label="Fork with another setting" @submit=${change}>
     <label class="field"><span>setting</span><input name="key" list="fork-keys" required></label><datalist id="fork-keys">${KEYS.map((key) => html`<option value=${key}></option>`)}</datalist>
     <label class="field"><span>value</span><input name="value" required></label>
-    ${select("fork", "from", "from", [{ value: "here", text: "this moment" }, { value: "start", text: "the start" }])}<button class="small" ?disabled=${off}>Change</button></form>`;
+    ${select("fork", "from", "from", [{ value: "here", text: "this moment" }, ...(startable ? [{ value: "start", text: "the start" }] : [])])}<button class="small" ?disabled=${off}>Change</button></form>`;
 }
 
 /** @param {Fault} fault */
