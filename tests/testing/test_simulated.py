@@ -234,16 +234,24 @@ def test_jitter_at_all_times_gives_the_history_of_the_seed() -> None:
 
 
 def test_shrinking_shows_its_progress_and_stops_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_s = 0.0
+
+    async def slow_race(world: SimulatedWorld) -> None:
+        nonlocal cpu_s
+        cpu_s += 1.5
+        await race(world)
+
     monkeypatch.setattr(shrinking, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(shrinking, "JITTER_S_MAX", 0.05)
+    monkeypatch.setattr(shrinking, "JITTER_S_MAX", 4.0)
+    monkeypatch.setattr(shrinking, "process_time", lambda: cpu_s)
     lines: list[str] = []
     seed = failing_seed()
     found = run_seed(parameters(), race, seed)
-    shrunk = shrinking.Shrinking(parameters(), race, seed, found, lines.append).shrink()
-    # The first attempt takes longer than the limit, so it is the last one.
-    assert shrunk.runs == 1
-    (line,) = lines
-    assert re.fullmatch(rf"zabka: shrinks the failure of seed {seed}: 1 runs, jitter in ([\d.]+) of \1 s", line)
+    shrunk = shrinking.Shrinking(parameters(), slow_race, seed, found, lines.append).shrink()
+    # The third attempt ends after the limit, so it is the last one.
+    assert shrunk.runs == 3
+    assert len(lines) == 3
+    assert re.fullmatch(rf"zabka: shrinks the failure of seed {seed}: 3 runs, jitter in [\d.]+ of [\d.]+ s", lines[-1])
 
 
 def test_seed_whose_runs_differ_is_reported_as_nondeterministic() -> None:
