@@ -120,6 +120,8 @@ def test_moved_and_removed_plays_keep_the_bar_on_the_shown_play(page: Page, tmp_
     button(page, "Move play 2 up").click()
     expect(bar).to_contain_text("1 of 3 acks")
     button(page, "Move play 2 down").click()
+    # A button acts on the list in which it was drawn, so wait for the new list.
+    expect(page.get_by_role("listitem", name="Play 2")).to_contain_text("script one-kill")
     button(page, "Remove play 2").click()
     expect(bar).to_contain_text("1 of 2 acks")
     button(page, "Remove play 1").click()

@@ -37,9 +37,12 @@ class Issuer:
         self.tokens: list[str] = []
         self.issued: Counter[str] = Counter()
 
+        # Make the keys before the threads serve them: two threads at once would make different ones.
+        keys = key_set()
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.reply(key_set())
+                self.reply(keys)
 
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
