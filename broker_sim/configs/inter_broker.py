@@ -76,7 +76,7 @@ def read_credentials(
     tls: Mapping[str, TlsKeys],
     sasl: Mapping[str, SaslKeys],
 ) -> dict[str, Credentials | TokenLoginKeys]:
-    """Return the logins with which this broker connects to listeners with SASL, keyed by listener name.
+    """Return the logins that this broker uses for listeners with SASL, keyed by listener name.
 
     Raises ConfigError if a login is missing, or if certificates of other brokers could not be verified.
     """

@@ -57,7 +57,7 @@ def test_control_plane_listener_is_separate() -> None:
     assert (config.inter_broker_listener, config.control_plane_listener) == ("PLAINTEXT", "CONTROL")
 
 
-def test_broker_password_is_shown_nowhere() -> None:
+def test_broker_password_is_never_shown() -> None:
     config = configured(NAMED, STORES)
     assert "x y" not in repr(config.credentials) + str(config.effective())
 
